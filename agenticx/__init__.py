@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 from agenticx.version import __version__
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ __all__ = [
     "tool",
 ]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.assembly": ["open_hub"],

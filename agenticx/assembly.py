@@ -12,32 +12,32 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agenticx.argument_types import check_path, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.agent_files import AgentFiles
-from agenticx.core.memory import MEMORY_HOOK_PRIORITY, MemoryHook, memory_tools
 from agenticx.core.session_agents import SessionAgents, checked_agents
+from agenticx.core.session_memory import MEMORY_HOOK_PRIORITY, MemoryHook, memory_tools
 from agenticx.core.session_notes import OPTIONAL_TOOLS, SessionNotes
 from agenticx.core.variants import variant_tools
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.resolve import find_model_facts
-from agenticx.llms.configured_images import ConfiguredImages
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.images.base import ImageProvider
+from agenticx.llms.images.configured import ConfiguredImages
 from agenticx.llms.model_cache import ModelCache, NamedModels
+from agenticx.llms.providers.resolve import find_model_facts
 from agenticx.permissions.rule_stores import open_rules
 from agenticx.permissions.trusted_files import open_trust
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.sessions.hub.hub import Hub, workspace_folder
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_shared_place, open_store
+from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_shared_state, open_store
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.settings import Settings, load_settings
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 from agenticx.subagents.tools import session_tools
-from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.configured.session_teams import SessionTeams
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
@@ -59,6 +59,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
+@explain_calls
 async def open_hub(
     url: str | None = None,
     *,
@@ -113,7 +114,7 @@ async def open_hub(
         settings = await run_in_thread(
             _settings, settings, url, name, workspace, has_own=own_model is not None, name="agx settings"
         )
-        shared = None if url == MEMORY_URL else await _open_shared_place(settings)
+        shared = None if url == MEMORY_URL else await _open_shared_state(settings)
         if shared is not None:
             stack.callback(shared.close)
         models = await run_in_thread(_models, settings, own_model, name="agx models")
@@ -175,15 +176,15 @@ def _existing(workspace: str | PathLike[str]) -> Path:
     return folder
 
 
-async def _open_shared_place(settings: Settings) -> SharedPlace | None:
-    async def close(shared: SharedPlace | None) -> None:
+async def _open_shared_state(settings: Settings) -> SharedState | None:
+    async def close(shared: SharedState | None) -> None:
         if shared is not None:
             shared.close()
 
-    return await _open_in_thread(partial(open_shared_place, settings), close)
+    return await _open_in_thread(partial(open_shared_state, settings), close)
 
 
-async def _open_store(settings: Settings, shared: SharedPlace | None) -> Store:
+async def _open_store(settings: Settings, shared: SharedState | None) -> Store:
     return await _open_in_thread(partial(open_store, settings, shared=shared), lambda store: store.aclose())
 
 
@@ -226,7 +227,7 @@ def make_hub(
         return own_notes.tools_of(record, toolbox)
 
     teams = SessionTeams(
-        files=TeamFiles(settings.home),
+        home=settings.home,
         log=store.log,
         models=models.get,
         tools=tools_of,

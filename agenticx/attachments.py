@@ -26,8 +26,8 @@ from pydantic import BaseModel
 
 from agenticx.argument_types import check_path
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.foreign_text import MATERIAL, decode_text, frame_text
 from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.untrusted_text import MATERIAL, decode_text, frame_text
 
 __all__ = [
     "MAX_ATTACHMENTS",

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from agenticx.timers import ResettableTimer
-
 __all__ = ["BatchQueue"]
 
 T = TypeVar("T")
@@ -25,7 +23,7 @@ class BatchQueue(Generic[T]):
         self._items: list[T] = []
         self._closed = False
         self._waiter: asyncio.Future[None] | None = None  # of the consumer, while it waits
-        self._timer: ResettableTimer | None = None
+        self._timer: _ResettableTimer | None = None
         self._producers_wait = False
         self._released = asyncio.Event()
 
@@ -59,7 +57,7 @@ class BatchQueue(Generic[T]):
             if until is not None:
                 if loop.time() >= until:
                     return []
-                self._timer = self._timer or ResettableTimer(self._wake_consumer)
+                self._timer = self._timer or _ResettableTimer(self._wake_consumer)
                 self._timer.set(until)
             self._waiter = loop.create_future()
             self._release()
@@ -100,3 +98,35 @@ class BatchQueue(Generic[T]):
             self._producers_wait = False
             self._released.set()
             self._released.clear()
+
+
+class _ResettableTimer:
+    """A timer that calls `callback` at the set time or earlier.
+
+    Setting a later time costs nothing, as the handle that is due earlier is kept: it calls `callback` too early, which
+    then compares the clock with its own deadline and sets the timer again. The timer belongs to the event loop that
+    runs when it is created.
+    """
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, when: float) -> None:
+        """Call the callback at `when` (the loop's time) at the latest."""
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def cancel(self) -> None:
+        """Cancel the timer and drop the reference to its callback."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._callback()

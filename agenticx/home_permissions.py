@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 
 from agenticx.errors import SettingsError
 
-__all__ = ["check_home", "check_mode", "check_owner"]
+__all__ = ["check_home", "check_mode", "check_owner", "check_private"]
 
 _FILES = (
     *("settings.toml", "models.toml", "permissions.toml", "mcp.json", "token", "keys.json", "studio.json"),
@@ -46,6 +47,14 @@ def check_owner(path: Path) -> None:
                 f"{str(path)!r} belongs to {_user_name(status.st_uid)}; it must belong to you"
                 f" ({_user_name(os.geteuid())}) or to root: chown {_user_name(os.geteuid())} {quote(str(path))}"
             )
+
+
+def check_private(path: Path, status: os.stat_result, subject: str) -> None:
+    """Raise `SettingsError` for a file of another user, or one that others can read; `subject` begins the sentence."""
+    check_owner(path)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077 and sys.platform != "win32":
+        raise SettingsError(f"{subject} with mode {mode:04o}; only its owner may read it: chmod 600")
 
 
 def _paths(home: Path) -> Iterator[Path]:

@@ -8,12 +8,13 @@ import string
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 from unicodedata import category, normalize
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agenticx.attachments import Attachment
+from agenticx.call_errors import ExplainedModel
 
 __all__ = [
     "MAIN_AGENT",
@@ -29,6 +30,7 @@ __all__ = [
     "UserMessage",
     "clean_text",
     "files_of",
+    "is_from_user",
     "message_adapter",
     "names_speaker",
     "new_id",
@@ -127,7 +129,7 @@ def _replace_surrogates(text: str) -> str:
         return _LONE_SURROGATE.sub("\ufffd", text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
-class _FrozenModel(BaseModel):
+class _FrozenModel(ExplainedModel, BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -237,6 +239,11 @@ Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage
 def files_of(message: Message) -> tuple[Attachment, ...]:
     """Return the attachments of a message of the user, or of the result of a call; none for any other message."""
     return message.attachments if message.role == "user" or message.role == "tool" else ()
+
+
+def is_from_user(message: Message) -> TypeGuard[UserMessage]:
+    """Return whether the user wrote a message; one that is `injected` has the user's role only."""
+    return isinstance(message, UserMessage) and not message.injected
 
 
 def sources_of(messages: Iterable[Message]) -> tuple[str, ...]:

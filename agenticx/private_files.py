@@ -44,7 +44,7 @@ def file_signature(path: Path) -> tuple[int, ...] | None:
     """Return numbers that change with each change of a file, None if there is none; raises any other `OSError`."""
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

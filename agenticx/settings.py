@@ -1,9 +1,9 @@
 """Typed settings, and all input from the environment, the settings files and the config folder.
 
 A setting is taken from the first source that has it: argument, `AGX_*` variable, project file
-(`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default below. An empty
-variable counts as unset, AGX_HOME too, except for numbers. A project file is written by the author of the project, so
-it may only set durations and amounts, never who is asked, what is allowed or where data is stored.
+(`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default in `Settings`. An
+empty variable counts as unset, AGX_HOME too; for a number it is an error. The author of a project writes the project
+file, so it may only set durations and amounts, never who is asked, what is allowed or where data is stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -20,8 +22,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from agenticx.errors import SettingsError
 from agenticx.home_permissions import check_home
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value, is_secret_variable
-from agenticx.setting_values import (
+from agenticx.secret_detection import is_real_key, is_secret_name, is_secret_value, is_secret_variable
+from agenticx.setting_validators import (
     absolute_path,
     checked_store_url,
     clamped,
@@ -39,18 +41,22 @@ from agenticx.similar_names import similar_names
 __all__ = [
     "PROJECT_FILE",
     "PROJECT_SETTINGS",
+    "ProviderVariables",
     "Settings",
     "child_environment",
     "config_folders",
     "config_layers",
     "config_text",
+    "given_provider_variables",
     "home_folder",
     "load_settings",
     "prompt_text",
     "provider_key",
     "provider_setting",
+    "provider_variables_key",
     "remember_secret",
     "secret_values",
+    "using_provider_variables",
 ]
 
 _FILE_NAME = "settings.toml"
@@ -106,14 +112,16 @@ class Settings(BaseModel):
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error",
-        description="A turn out of rounds or time ends with an error, or a partial answer that gets the time limit"
-        " again (error, partial).",
+        description="End of a turn that is out of rounds or time: an error, or a partial answer, for which the time"
+        " limit starts again (error, partial).",
     )
     autonomous_agent_max_iterations: Annotated[int, integer(1, 120)] = Field(
-        5, description="Model calls of a turn about notes whose mode was chosen; then it says what was found so far."
+        5,
+        description="Most model calls of a turn whose message chose a mode for notes; then the turn answers with what"
+        " it has found.",
     )
     autonomous_agent_enabled_tool_ids: Annotated[tuple[str, ...], list_of(r"[\w.-]+", "names of tools")] = Field(
-        (), description="Tools of such a turn, of those that its session has; empty: all."
+        (), description="Tools of the session that a turn with a mode for notes may use; empty: all."
     )
     enable_inline_citations: Annotated[bool, switch()] = Field(
         True, description="Compare the citations of an answer with the notes that they name."
@@ -129,16 +137,16 @@ class Settings(BaseModel):
         " tools for images are not offered).",
     )
     recent_conversations: Annotated[int, integer(0, 50)] = Field(
-        0, description="Earlier sessions of the same workspace whose titles and dates the system prompt has."
+        0, description="Earlier sessions of the same workspace that the system prompt lists, by title and date."
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
-        2, description="Queries for the state of a sub-agent that one turn may make.", json_schema_extra=_PROJECT
+        2, description="Most queries for states of sub-agents in one turn.", json_schema_extra=_PROJECT
     )
     status_query_cooldown_seconds: _Seconds = Field(
-        8, description="Shortest time between two queries for the state of a sub-agent.", json_schema_extra=_PROJECT
+        8, description="Shortest time between two queries for states of sub-agents.", json_schema_extra=_PROJECT
     )
     subagent_max_depth: Annotated[int, integer(1, 100)] = Field(
-        3, description="Depth of the lowest sub-agents; those of the main agent are at 1."
+        3, description="Most levels of sub-agents; a sub-agent of the main agent is at level 1."
     )
     subagent_max_children: Annotated[int, integer(1, 100_000)] = Field(
         8, description="Most sub-agents of one agent that have not ended."
@@ -147,18 +155,21 @@ class Settings(BaseModel):
         4, description="Most sub-agents of a session that work at once; others are queued."
     )
     subagent_max_total: Annotated[int, integer(1, 1_000_000)] = Field(
-        2000, description="Most runs of sub-agents that one turn of the main agent starts, also through others."
+        2000,
+        description="Most runs of sub-agents that one turn of the main agent starts, directly or through sub-agents.",
     )
     subagent_timeout_seconds: _Seconds = Field(
         1800,
-        description="Longest time for a turn of a sub-agent, without the time of waiting for a person.",
+        description="Longest time for a turn of a sub-agent; time spent waiting for a person does not count.",
         json_schema_extra=_PROJECT,
     )
     turn_budget_tokens: Annotated[int, integer(0, 1_000_000_000_000)] = Field(
-        0, description="Most tokens of a turn of the main agent and of all agents below it; 0 is off."
+        0, description="Most tokens of a turn of the main agent, including sub-agents and other child turns; 0 is off."
     )
     turn_budget_usd: Annotated[float, number(0.000_001, 1_000_000, allow_zero=True)] = Field(
-        0, description="Highest cost in US dollars of a turn and of all agents below it, for known prices; 0 is off."
+        0,
+        description="Highest cost of a turn of the main agent in US dollars, including sub-agents and other child"
+        " turns, for known prices; 0 is off.",
     )
     tool_timeout_seconds: _Seconds = Field(
         120,
@@ -195,7 +206,7 @@ class Settings(BaseModel):
     )
     tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
         30_000,
-        description="Most characters of a tool result; of a longer one only head and tail are kept.",
+        description="Most characters of a tool result; a longer one keeps its head and its tail only.",
         json_schema_extra=_PROJECT,
     )
     prune_tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
@@ -223,8 +234,8 @@ class Settings(BaseModel):
     )
     sandbox_home_paths: Annotated[tuple[str, ...], list_of(r"[^\s,]+", "paths in the home folder")] = Field(
         (),
-        description="Folders and files of the home folder that commands in the sandbox may read beside the usual"
-        " toolchains, such as go/sdk.",
+        description="Folders and files of the home folder that commands in the sandbox may read, in addition to the"
+        " usual toolchains; for example go/sdk.",
     )
     enabled_tools: Annotated[tuple[str, ...], list_of(r"[\w.-]+", "names of tools")] | None = Field(
         None, description="Tools of new sessions; unset: all."
@@ -251,20 +262,20 @@ class Settings(BaseModel):
     )
     store_poll: Annotated[bool, switch()] = Field(
         False,
-        description="Read changes of a PostgreSQL store every 25 ms, as behind a pooler without LISTEN, instead of"
-        " being notified of them.",
+        description="Poll a PostgreSQL store for changes every 25 ms instead of using LISTEN, for example behind a"
+        " pooler without LISTEN.",
     )
     store_timeout_seconds: _Seconds = Field(
         30, description="Longest wait for a PostgreSQL server; then the outcome of a commit is unknown."
     )
     store_lease_seconds: _Seconds = Field(
         10,
-        description="Time after which a worker of a PostgreSQL store that gives no sign of life has lost its sessions.",
+        description="Time without a heartbeat after which a worker of a PostgreSQL store loses its sessions.",
     )
     drain_seconds: Annotated[float, number(0, 86_400)] = Field(
         30,
-        description="Longest time for which a worker of a PostgreSQL store lets its turns go on after SIGTERM, while"
-        " other workers take all else; then it stops them.",
+        description="Time that a worker of a PostgreSQL store gives its running turns after SIGTERM; then it stops"
+        " them. Other workers take its other sessions meanwhile.",
     )
     secret_file: _Folder | None = Field(
         None,
@@ -273,8 +284,8 @@ class Settings(BaseModel):
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="Turns that continue after a restart: those that wait for the user's answer beside which no call"
-        " ran that is not idempotent, or none (confirms, off).",
+        description="Turns that continue after a restart: a turn that waits for the user's answer, unless a call that"
+        " is not idempotent was running too (confirms), or none (off).",
     )
     token_file: _Folder | None = Field(
         None,
@@ -300,7 +311,7 @@ class Settings(BaseModel):
     _from_user_file: frozenset[str] = PrivateAttr(frozenset())
     """Names of settings that come from the user file: a project's file overrides them."""
     _without_workspace: Settings | None = PrivateAttr(None)
-    """The settings that these were derived from for one workspace."""
+    """The settings before `in_workspace` applied a project file; None if it applied none."""
 
     def model_post_init(self, context: Any, /) -> None:
         self._from_user_file = context or frozenset()
@@ -337,7 +348,7 @@ class Settings(BaseModel):
 
 
 def _database_files(url: str) -> tuple[Path, ...]:
-    """Return the files of the database of an `AGX_STORE_URL`, none for a path that is none."""
+    """Return the files of the SQLite database of an `AGX_STORE_URL`; empty for another URL and an unusable path."""
     if not url.startswith("sqlite:///"):
         return ()
     try:
@@ -402,7 +413,7 @@ def _is_user_file(path: Path, user_file: Path) -> bool:
     It is if the project is the parent of AGX_HOME or of the default home.
     """
     default_file = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
-    # `realpath` raises for no path, also not for circular symbolic links.
+    # `realpath` does not raise, not even for circular symbolic links.
     return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(default_file))
 
 
@@ -431,7 +442,7 @@ def _warn_if_misspelt(variable: str) -> None:
 
 
 def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
-    """Return the settings of a file, none for a missing file or one that is no regular file, such as a pipe."""
+    """Return the settings of a file; empty if the file is missing or not a regular file, for example a pipe."""
     try:
         if not path.is_file():
             return {}
@@ -451,10 +462,8 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
         if name not in allowed:
             reason = "may not be set here" if name in Settings.model_fields else "is not a setting"
             close = () if name in Settings.model_fields else similar_names(name, allowed, number=1, cutoff=_SIMILAR)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
-            raise SettingsError(
-                f"{_shortened_repr(name)} in {path} {reason}{meant}; allowed are: {', '.join(sorted(allowed))}"
-            )
+            right = f"did you mean {close[0]!r}?" if close else "remove it from that file"
+            raise SettingsError(f"{_shortened_repr(name)} in {path} {reason}; {right}")
     return {name: (value, f"{name} in {path}") for name, value in values.items()} | runtime
 
 
@@ -503,6 +512,10 @@ def _shortened_repr(value: object) -> str:
 _MIN_SECRET_CHARS = 8
 
 _MAX_REMEMBERED = 256
+ProviderVariables = tuple[tuple[str, str], ...]
+"""Variables of providers with their values, ordered by name."""
+
+_provider_variables: ContextVar[Mapping[str, str]] = ContextVar("agenticx_provider_variables", default={})  # noqa: B039
 _remembered: dict[str, None] = {}  # global like the environment; in the order in which they were remembered
 
 
@@ -521,15 +534,43 @@ def provider_key(name: str, *, environ: Mapping[str, str] | None = None) -> str 
 
 
 def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return a provider's own variable, such as OPENAI_BASE_URL; None when unset or blank."""
-    return (os.environ if environ is None else environ).get(name, "").strip() or None
+    """Return a provider's own variable, such as OPENAI_BASE_URL; None when unset or blank.
+
+    Without `environ` it is a variable of this process, or one given to `using_provider_variables`.
+    """
+    if environ is None:
+        environ = given if name in (given := _provider_variables.get()) else os.environ
+    return environ.get(name, "").strip() or None
+
+
+@contextmanager
+def using_provider_variables(variables: Mapping[str, str]) -> Generator[None]:
+    """Use these variables of providers in place of this process's own in the block, and in tasks that begin there.
+
+    An empty value is that of a variable that is not set.
+    """
+    token = _provider_variables.set(variables)
+    try:
+        yield
+    finally:
+        _provider_variables.reset(token)
+
+
+def given_provider_variables() -> Mapping[str, str]:
+    """Return the variables that `using_provider_variables` was called with; {} outside of it."""
+    return _provider_variables.get()
+
+
+def provider_variables_key() -> ProviderVariables:
+    """Return `given_provider_variables` as the key of a cache: what is made with them is for the same ones only."""
+    return tuple(sorted(given_provider_variables().items()))
 
 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the values of variables with secret names, longest first; they must not be shown.
 
-    Without `environ` they are those of this process, with all that `remember_secret` was called with. Another thread
-    may change the environment meanwhile.
+    Without `environ` it reads the variables of this process and adds the values given to `remember_secret`. Another
+    thread may change the environment meanwhile.
     """
     remembered = list(_remembered) if environ is None else []
     environ = os.environ if environ is None else environ
@@ -557,9 +598,9 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def config_text(name: str, *, home: Path | None = None) -> str:
-    """Return a file of the config folder, such as `models.toml`; one in `home` (default: AGX_HOME) takes precedence.
+    """Return the text of a file of the config folder, such as `models.toml`.
 
-    Raises `SettingsError`.
+    A file of the same name in `home` (default: AGX_HOME) takes precedence. Raises `SettingsError`.
     """
     folders = (home or home_folder(), *config_folders())
     check_home(folders[0])
@@ -575,9 +616,9 @@ def config_text(name: str, *, home: Path | None = None) -> str:
 
 
 def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """Yield path and text of the shipped file of that name, then of the one in `home` (default: AGX_HOME).
+    """Yield path and text of the shipped file `name`, then of the user's file `name` in `home` (default: AGX_HOME).
 
-    A file that does not exist is left out.
+    A file that does not exist is skipped.
     """
     shipped = next((folder / name for folder in config_folders() if (folder / name).is_file()), None)
     home = home or home_folder()

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from agenticx.errors import ResourcesExhausted
 from agenticx.forks import confine_forked_child
 
-__all__ = ["LARGE", "has_running_loop", "run_in_thread", "run_sized", "start_thread"]
+__all__ = ["LARGE", "has_running_loop", "retrieve_exception", "run_in_thread", "run_sized", "start_thread"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,12 @@ def has_running_loop() -> bool:
         asyncio.get_running_loop()
         return True
     return False
+
+
+def retrieve_exception(task: asyncio.Future[Any]) -> None:
+    """Mark a task's exception as retrieved, so that asyncio does not report it; a callback for the end of a task."""
+    if not task.cancelled():
+        task.exception()
 
 
 def start_thread(work: Callable[[], None], *, name: str) -> None:

@@ -21,7 +21,7 @@ from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.forks import confine_forked_child
 from agenticx.logs import excerpt, get_logger
 from agenticx.messages import clean_text
-from agenticx.threads import run_in_thread
+from agenticx.threads import retrieve_exception, run_in_thread
 
 __all__ = [
     "GRACE_SECONDS",
@@ -155,19 +155,14 @@ async def await_end(task: asyncio.Future[Any], what: str) -> None:
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if not task.done():
         _log.warning("user code ignores cancellation and was abandoned", what=what)
-        task.add_done_callback(_retrieve_exception)
+        task.add_done_callback(retrieve_exception)
         if isinstance(task, asyncio.Task):
             _release(task)
     else:
-        _retrieve_exception(task)
+        retrieve_exception(task)
 
 
 def _release(task: Any) -> None:
     """Have `asyncio.run`, which waits for all tasks without a limit, end without this one."""
     asyncio._unregister_task(task)
     task._log_destroy_pending = False
-
-
-def _retrieve_exception(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # retrieved, so that asyncio does not report it

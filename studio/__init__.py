@@ -36,14 +36,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from studio.app import create_app
 
 __all__ = ["create_app"]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "studio.app": ["create_app"],

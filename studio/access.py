@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agenticx.clocks import Clock, SystemClock
+from agenticx.credentials.server_token import read_token, token_path
 from agenticx.errors import SettingsError
 from agenticx.logs import get_logger
 from agenticx.private_files import replace_file
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import Settings
-from agenticx.shared_place import SharedPlace
-from agenticx.shared_values import SharedValues
+from agenticx.shared_state.state import SharedState
+from agenticx.shared_state.values import SharedValues
 from agenticx.threads import run_in_thread
-from agenticx.token_file import read_token, token_path
 
 __all__ = ["TICKET_SECONDS", "MemoryTickets", "SharedTickets", "Tickets", "load_or_create_token"]
 
@@ -28,11 +28,11 @@ _MAX_TICKETS = 64
 _log = get_logger(__name__)
 
 
-def load_or_create_token(settings: Settings, shared: SharedPlace | None = None) -> str:
+def load_or_create_token(settings: Settings, shared: SharedState | None = None) -> str:
     """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token; the first start creates that file.
 
-    With a shared place all workers have one token: the first worker stores it there, and AGX_HOME/token is a copy.
-    Raises `SettingsError` for a file that others can read or that holds no token, and as `SharedPlace.token` does.
+    With a shared state all workers have one token: the first worker stores it there, and AGX_HOME/token is a copy.
+    Raises `SettingsError` for a file that others can read or that holds no token, and as `SharedState.token` does.
     """
     if settings.token_file is not None:
         return read_token(settings)
@@ -49,7 +49,7 @@ def load_or_create_token(settings: Settings, shared: SharedPlace | None = None) 
     return token
 
 
-def _copy_shared_token(settings: Settings, shared: SharedPlace) -> str:
+def _copy_shared_token(settings: Settings, shared: SharedState) -> str:
     """Return the token of all workers, and write it to AGX_HOME/token for the programs on this host."""
     path = token_path(settings)
     try:

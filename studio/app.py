@@ -39,7 +39,7 @@ from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_m
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.session_fields import check_text
 from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.sessions.store.factory import open_shared_place
+from agenticx.sessions.store.factory import open_shared_state
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
@@ -75,7 +75,7 @@ class AppParts:
         Raises `SettingsError`, `StoreError`, `OwnedElsewhere`.
         """
         with ExitStack() as closing:
-            if (shared := open_shared_place(settings)) is not None:
+            if (shared := open_shared_state(settings)) is not None:
                 closing.callback(shared.close)
             models = NamedModels(settings, own=self.models)
             models.check_names(settings)

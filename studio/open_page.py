@@ -15,6 +15,7 @@ from pathlib import Path
 from agenticx.cli.client.discovery import find_studio, studio_endpoint
 from agenticx.cli.client.handover import is_chat
 from agenticx.cli.client.http import ServerUnreachable
+from agenticx.cli.client.identity import check_identity
 from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, write_private
 from agenticx.errors import AgenticXError
 from agenticx.sessions.store.factory import probe_store_owner
@@ -96,6 +97,7 @@ def _redirect_file(home: Path, address: StudioAddress) -> Path:
 def _request_ticket(address: StudioAddress) -> str:
     server = replace(studio_endpoint(address), response_timeout=_TIMEOUT_SECONDS)
     try:
+        asyncio.run(check_identity(server))
         return asyncio.run(server.request_json("POST", "/api/tickets"))["ticket"]
     except (ServerUnreachable, ValueError, TypeError, KeyError) as exc:
         raise StudioNotFound(f"the studio at {address.url} does not answer") from exc

@@ -35,19 +35,20 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import StoreError
+from agenticx.errors import AgenticXError, StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.log.events import Position, StoredEvent
 from agenticx.sessions.log.turn_tree import TurnFilter
-from agenticx.sessions.store.base import Log, Store, related_turn_id
-from studio.http.frames import ResetFrame, ServerClosingFrame
+from agenticx.sessions.store.base import Log, Store, ended_turn_id, read_log_pages, related_turn_id
+from studio.http.frames import ClosingReason, ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
 
-__all__ = ["Relay"]
+__all__ = ["EventPage", "InvalidCursor", "Relay"]
 
 _HEARTBEAT_SECONDS = 10.0
 _SHUTDOWN_SECONDS = 4.5  # longer than the hub takes to stop its turns
 _WRITE_EVENTS = 512
+_PAGE_BYTES = 4 * 1024 * 1024
 
 _RETRY_FIELD = b"retry: 500\n"
 _HEARTBEAT = ServerSentEvent(comment="beat", sep="\n").encode()
@@ -56,11 +57,27 @@ _CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,1023})-([0-9a-f]{16})")
 _log = get_logger(__name__)
 
 
+class InvalidCursor(AgenticXError):
+    """An error for a cursor that is not one of the session's log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    """Events of a session, the cursors just before the first and of the last, and True if there are others beyond."""
+
+    events: Sequence[StoredEvent]
+    before: str
+    cursor: str
+    has_more: bool
+
+
 class Relay:
     """A source of event streams over a store's log; once `closing` is set each ends with a `server_closing` frame."""
 
     def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         self.closing = anyio.Event()
+        self.closing_reason: ClosingReason = "stopped"
+        """The reason that the `server_closing` frames state."""
         self.shutdown_seconds = _SHUTDOWN_SECONDS
         """The time from a signal to the end of a stream that `closing` has not ended; it may be infinite."""
         self._log = store.log
@@ -76,6 +93,26 @@ class Relay:
     def cursor(self, session_id: str, seq: int) -> str:
         """Return the cursor just after event `seq` of a session."""
         return self._feed(session_id).cursor(seq)
+
+    async def read_page(self, session_id: str, after: str | None, until: str | None, limit: int) -> EventPage:
+        """Return the first events after the cursor `after`, or without one the last events, up to the cursor `until`.
+
+        These are at most `limit` events, or about 4 MiB. Raises `InvalidCursor` and `StoreError`.
+        """
+        feed = self._feed(session_id)
+        end = await self._log.head(session_id) if until is None else await feed.position_of(until)
+        start = max(0, end - limit) if after is None else await feed.position_of(after)
+        events = list[StoredEvent]()
+        async for page in read_log_pages(self._log, session_id, start, until=min(end, start + limit)):
+            events += page
+        events = _fitting(events[::-1], _PAGE_BYTES)[::-1] if after is None else _fitting(events, _PAGE_BYTES)
+        first, last = (events[0].seq - 1, events[-1].seq) if events else (start, start)
+        return EventPage(
+            events=events,
+            before=feed.cursor(first),
+            cursor=feed.cursor(last),
+            has_more=first > 0 if after is None else last < end,
+        )
 
     async def respond(
         self, session_id: str | None, cursor: str | None, *, types: Collection[str] | None = None
@@ -121,7 +158,7 @@ class Relay:
         reset: bytes = b"",
     ) -> _EventStream:
         first = await feed.read_after(position, turn, types)
-        reader = _Reader(feed, position, turn, types, self.closing, first=first)
+        reader = _Reader(feed, position, turn, types, self.closing, lambda: self.closing_reason, first=first)
         opening = feed.opening_frame(position) + reset
         return _EventStream(opening, reader, self._readers, self.shutdown_seconds)
 
@@ -135,6 +172,7 @@ class _Reader:
     turn: TurnFilter | None
     types: Collection[str] | None
     closing: anyio.Event
+    closing_reason: Callable[[], ClosingReason]
     first: _Chunk | None
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     heartbeat_due: bool = False
@@ -154,6 +192,12 @@ class _Reader:
         try:
             while not writer.is_closing():
                 self.wakeup.clear()
+                if self.heartbeat_due and not self.closing.is_set():  # before a read, which may take long
+                    self.heartbeat_due = False
+                    # Without the events of other types, only this advances the cursor of the client.
+                    passed = b"" if self.types is None else self.feed.id_frame(self.position)
+                    await writer.write(_HEARTBEAT + passed)
+                    continue
                 chunk = self.first or await self.feed.read_after(self.position, self.turn, self.types)
                 self.first = None
                 if chunk is not None:
@@ -162,13 +206,8 @@ class _Reader:
                     if self.turn is not None and chunk.ended_turn_id in self.turn.turn_ids:
                         return
                 elif self.closing.is_set():
-                    await writer.write(_CLOSING_FRAME)
+                    await writer.write(_encode({"type": "server_closing", "data": {"reason": self.closing_reason()}}))
                     return
-                elif self.heartbeat_due:
-                    self.heartbeat_due = False
-                    # Without the events of other types, only this advances the cursor of the client.
-                    passed = b"" if self.types is None else self.feed.id_frame(self.position)
-                    await writer.write(_HEARTBEAT + passed)
                 else:
                     await self.wakeup.wait()
         except StoreError as exc:  # the session was deleted, or the storage failed: the client reconnects
@@ -216,15 +255,20 @@ class _Feed:
         first = await self._log.position() or 0 if self._session_id is None else 0
         if cursor is None:
             return first, b""
+        try:
+            return await self.position_of(cursor), b""
+        except InvalidCursor as exc:
+            return first, self._reset_frame(f"The cursor {exc}.")
+
+    async def position_of(self, cursor: str) -> int:
+        """Return the position of a cursor; raise `InvalidCursor` if it has none in this log."""
         match = _CURSOR.fullmatch(cursor)
         if match is None or match[2] != self._tag:
-            return first, self._reset_frame("The cursor is not one of this stream.")
+            raise InvalidCursor("is not one of this stream")
         position = int(match[1], 16)
-        return (
-            (position, b"")
-            if await self._reaches(position)
-            else (first, self._reset_frame("The cursor lies ahead of the log."))
-        )
+        if not await self._reaches(position):
+            raise InvalidCursor("lies ahead of the log")
+        return position
 
     async def read_after(self, position: int, turn: TurnFilter | None, types: Collection[str] | None) -> _Chunk | None:
         """Return the events after `position` that fit in one write, with a `turn` none after its end; None if none.
@@ -255,13 +299,19 @@ class _Feed:
     def _turn_chunk(self, events: Sequence[StoredEvent], turn: TurnFilter) -> _Chunk:
         """Return the frames of the events of a turn and its child turns, up to its end."""
         events, related = _fitting_events(events, turn.turn_ids), {None, *turn.turn_ids}
-        shown = [event for event in events if turn.includes(event) or related_turn_id(event) in related]
-        return self._chunk(events, shown)
+        shown = [
+            event
+            for event in events
+            if turn.includes(event) or related_turn_id(event) in related or ended_turn_id(event) in turn.turn_ids
+        ]
+        return self._chunk(events, shown, ended_turn_id(events[-1]))
 
-    def _chunk(self, events: Sequence[StoredEvent], shown: Sequence[StoredEvent]) -> _Chunk:
+    def _chunk(
+        self, events: Sequence[StoredEvent], shown: Sequence[StoredEvent], ended_turn: str | None = None
+    ) -> _Chunk:
         last = events[-1]
         frames = b"".join([self._frame % (self._position(event), event.frame_json) for event in shown])
-        return _Chunk(frames, self._position(last), related_turn_id(last) if _is_end(last) else None)
+        return _Chunk(frames, self._position(last), ended_turn)
 
     async def _reaches(self, position: int) -> bool:
         """Return whether the log reaches as far as `position`."""
@@ -278,9 +328,6 @@ def _encode(frame: ResetFrame | ServerClosingFrame) -> bytes:
     return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
 
 
-_CLOSING_FRAME = _encode({"type": "server_closing"})
-
-
 def _fitting_events(events: Sequence[StoredEvent], turn_ids: Collection[str] = ()) -> Sequence[StoredEvent]:
     """Return the first of `events` that together fit in one write, none after the end of one of these turns.
 
@@ -291,14 +338,18 @@ def _fitting_events(events: Sequence[StoredEvent], turn_ids: Collection[str] = (
         size += len(event.frame_json)
         if size > CHUNK_BYTES and count:
             return events[:count]
-        if turn_ids and _is_end(event) and related_turn_id(event) in turn_ids:
+        if turn_ids and ended_turn_id(event) in turn_ids:
             return events[: count + 1]
     return events
 
 
-def _is_end(event: StoredEvent) -> bool:
-    """Return True if the event's turn has no events after it; one whose queued message is handed back never starts."""
-    return event.terminal or event.type == "handed_back"
+def _fitting(events: list[StoredEvent], size: int) -> list[StoredEvent]:
+    """Return the first of `events` that together have at most `size` bytes; the first one in any case."""
+    for count, event in enumerate(events):
+        size -= len(event.frame_json)
+        if size < 0 and count:
+            return events[:count]
+    return events
 
 
 class _EventStream(EventSourceResponse):

@@ -21,6 +21,7 @@ from agenticx.cli.client.handover import is_chat, request_handover
 from agenticx.cli.client.sockets import remove_stale_sockets
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.cli.options import current_folder
+from agenticx.credentials.server_token import token_path
 from agenticx.errors import SettingsError
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import (
@@ -31,7 +32,6 @@ from agenticx.sessions.store.factory import probe_store_owner
 from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 from agenticx.settings import Settings, load_settings
-from agenticx.token_file import token_path
 from studio.app import AppParts, create_app, parts_of
 from studio.app_import import import_app
 from studio.event_loop import new_event_loop
@@ -223,18 +223,20 @@ def _lock_after_handover(
     lock_own_home = partial(
         lock_home, settings.home, take_over=take_over, drain_seconds=drain_seconds, stopped=stop.is_set
     )
-    lock = lock_own_home()
-    try:
-        remove_stale_sockets(settings.home)
-        owner_pid = probe_store_owner(settings)
-    except SettingsError:
+    while True:
+        lock = lock_own_home()
+        try:
+            remove_stale_sockets(settings.home)
+            owner_pid = probe_store_owner(settings)
+        except SettingsError:
+            lock.release()
+            raise
+        if owner_pid is None or not is_chat(settings.home, owner_pid):
+            return lock
         lock.release()
-        raise
-    if owner_pid is None or not is_chat(settings.home, owner_pid):
-        return lock
-    lock.release()
-    request_handover(settings.home, owner_pid, notify, stopped=stop.is_set)
-    return lock_own_home()
+        if not request_handover(settings.home, owner_pid, notify, stopped=stop.is_set):
+            return lock_own_home()
+        # Another chat may have taken the sessions over before the lock was held again.
 
 
 def _run(server: StudioServer, listening: socket.socket, address: StudioAddress) -> int:

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 
 from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.forks import drop_in_child
-from agenticx.llms.catalog.resolve import load_wire
+from agenticx.llms.providers.resolve import load_wire
 from agenticx.resource_exhaustion import (
     raise_if_exhausted,
 )
@@ -127,7 +127,9 @@ class StudioServer(uvicorn.Server):
         deadline = loop.time() + _SHUTDOWN_SECONDS
         await self.services.hub.close()
         grace = self.config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
-        self.services.relay.closing.set()
+        relay = self.services.relay
+        relay.closing_reason = "handed_over" if hands_over else "parent_ended" if self._stop.is_set() else "stopped"
+        relay.closing.set()
         unsent = {connection: _unsent_bytes(connection) for connection in self.server_state.connections}
         loop.call_later(_UNREAD_SECONDS, self._abort_connections, unsent)
         loop.call_later(grace, self._abort_connections)  # before uvicorn would cancel the tasks of the responses

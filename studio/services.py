@@ -23,7 +23,7 @@ from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 from studio.access import MemoryTickets, SharedTickets, Tickets
@@ -70,7 +70,7 @@ def make_services(
     *,
     token: str,
     store: Store | None = None,
-    shared: SharedPlace | None = None,
+    shared: SharedState | None = None,
     models: NamedModels | None = None,
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
@@ -82,7 +82,7 @@ def make_services(
 ) -> Services:
     """Return the services of a server; all its turns run `hooks`, and have `system_prompt` instead of the usual one.
 
-    `shared` is the shared place of the store that is opened here, if that is open already; the store closes it.
+    `shared` is the shared state of the store that is opened here, if that is open already; the store closes it.
     `images` makes images, by default the model of AGX_IMAGE_MODEL. Raises `SettingsError` when AGX_ENABLED_TOOLS has
     the name of an unknown tool, or AGX_IMAGE_MODEL that of no image model.
     """

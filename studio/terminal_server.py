@@ -2,6 +2,8 @@
 
 1. There is no port, so no page of another site can send requests; the mode of the socket decides who can.
 2. The hub and the store belong to the terminal: the application does not close them.
+3. A request may bring the provider keys and base URLs of its own terminal. They are kept in memory, with the turns
+   that it begins and their models, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from agenticx.cli.client.http import TERMINAL_TOKEN
+from agenticx.cli.client.http import PROVIDER_VARIABLES, TERMINAL_TOKEN
 from agenticx.cli.client.sharing import SharedParts
 from agenticx.clocks import SystemClock
 from agenticx.llms.model_cache import NamedModels
+from agenticx.llms.providers.terminal_variables import parse_variables
+from agenticx.settings import using_provider_variables
 from agenticx.threads import run_in_thread
 from studio.access import MemoryTickets
 from studio.app import make_app
@@ -39,7 +46,8 @@ async def serve_terminals(listening: socket.socket, parts: SharedParts) -> Async
     """
     services = await run_in_thread(_make_services, parts, name="agx sharing")
     connection = ServerConnection.with_limits(services.clock, ConnectionLimit(services.clock))
-    config = uvicorn_config(make_app(services), connection, services.clock, lifespan=False)
+    app = _VariablesMiddleware(make_app(services))
+    config = uvicorn_config(app, connection, services.clock, lifespan=False)
     config.load()
     state = ServerState()
     relaying = asyncio.create_task(services.relay.run())
@@ -54,6 +62,18 @@ async def serve_terminals(listening: socket.socket, parts: SharedParts) -> Async
         await relaying
         await _close_connections(state)
         await services.models.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _VariablesMiddleware:
+    """ASGI middleware that handles each request with the variables of providers that it brings."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        text = Headers(scope=scope).get(PROVIDER_VARIABLES) if scope["type"] == "http" else None
+        with using_provider_variables({} if text is None else parse_variables(text)):
+            await self.app(scope, receive, send)
 
 
 async def _close_connections(state: ServerState) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import signal
+import sys
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,7 +40,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Undo ignored signals, load the Hypothesis profile of the lane, and let programs of the quick lane end briefly.
+    """Prepare the environment, load the Hypothesis profile of the lane, and let programs of the quick lane end briefly.
 
     Tests without `max_examples` of their own get those of the profile; a failure prints the data that replays it.
     """
@@ -45,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # likewise under nohup
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    _leave_out_the_user(config)
     from hypothesis import HealthCheck, settings  # large: behind `keep_aside`
 
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -54,6 +58,34 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(lane_of(config))
     if lane_of(config) == "quick":
         end_briefly()
+        _draw_no_local_constants()
+        from tests.support.wires import sdk_types
+
+        sdk_types.check_on_request()
+
+
+# Variables of the tests themselves.
+_TEST_VARIABLES = ("AGX_COMMAND_CORPUS", "AGX_KNOWLEDGE", "AGX_STREAMS", "AGX_TEST_SEED")
+
+
+def _leave_out_the_user(config: pytest.Config) -> None:
+    """Give the tests an empty AGX_HOME, and no settings and keys of whoever runs them."""
+    for name in list(os.environ):
+        if re.search(r"^AGX_|_API_KEY$|_BASE_URL$|^HF_TOKEN$", name) and name not in _TEST_VARIABLES:
+            del os.environ[name]
+    home = TemporaryDirectory(prefix="agx-test-home-")
+    config.add_cleanup(home.cleanup)
+    os.environ["AGX_HOME"] = home.name
+
+
+def _draw_no_local_constants() -> None:
+    """Keep Hypothesis from drawing the constants in the source of whatever modules a worker has imported.
+
+    Ten examples seldom have one of them, other examples would be drawn after each change of the source, and to find
+    them takes each worker several seconds in a fresh clone.
+    """
+    if (providers := sys.modules.get("hypothesis.internal.conjecture.providers")) is not None:
+        vars(providers)["is_local_module_file"] = lambda _path: False
 
 
 @pytest.hookimpl(wrapper=True)
@@ -78,6 +110,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     sample(config, items)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: not _uses_a_shared_program(item))
+
+
+def _uses_a_shared_program(item: pytest.Item) -> bool:
+    """Return True for tests with the browser or the PostgreSQL server that a worker starts once.
+
+    They come first, so that one worker gets them all.
+    """
+    assert isinstance(item, pytest.Function)
+    return hasattr(item.module, "browser_tab") or "postgres" in item.fixturenames or "[postgres" in item.nodeid
 
 
 @pytest.fixture(scope="session")

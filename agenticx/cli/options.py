@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -77,7 +78,7 @@ def add_turn_options(parser: ArgumentParser, *, with_agent: bool = False) -> Non
     parser.add_argument(
         "--max-tool-rounds",
         metavar="N",
-        help="model calls with tools in one turn, 10 to 120; not while a server owns the sessions",
+        help="model calls with tools in one turn, 10 to 120; not while a server or another agx has the sessions",
     )
     session = parser.add_mutually_exclusive_group()
     session.add_argument(
@@ -152,7 +153,7 @@ def reject_local_options(arguments: Namespace, server: str) -> None:
     """Raise SettingsError for an option that only the process that runs the turn could apply."""
     if arguments.max_tool_rounds is not None:
         raise SettingsError(
-            f"--max-tool-rounds cannot be used here: {server} runs the turns with its own settings; stop it, or"
+            f"--max-tool-rounds cannot be used here: {server} runs the turns with its own settings; end it, or"
             " use another AGX_HOME"
         )
 
@@ -178,6 +179,6 @@ def known_tools(settings: Settings) -> frozenset[str]:
     return frozenset(tool.schema.name for tool in (*default_tools(configured_images(settings)), *session_note_tools()))
 
 
-def configure_terminal_logging(settings: Settings) -> None:
+def configure_terminal_logging(settings: Settings, handler: logging.Handler | None = None) -> None:
     """Configure logging at the level that was set, else at warning, because the terminal shows the turn itself."""
-    configure_logging(settings.log_level if "log_level" in settings.model_fields_set else "warning")
+    configure_logging(settings.log_level if "log_level" in settings.model_fields_set else "warning", handler)

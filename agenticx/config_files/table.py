@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from agenticx.errors import SettingsError
-from agenticx.setting_values import read_toml
+from agenticx.setting_validators import read_toml
 
 __all__ = [
     "MAX_LISTED",

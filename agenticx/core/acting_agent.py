@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
 from agenticx.clocks import Clock
-from agenticx.core.agent import bind_instructions
-from agenticx.core.context_variables import copied_variables
+from agenticx.core.context_variables import bind_variables, copied_variables
 from agenticx.core.handoff_tools import handoff_tools
 from agenticx.core.handoffs import handoff_name
-from agenticx.core.turn_agents import Models
+from agenticx.core.run_agents import Models
 from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.sampling import NO_SAMPLING, check_sampling
 from agenticx.runtime.agent_runtime import AgentRuntime
@@ -78,7 +77,7 @@ async def _instructions(agent: Agent[Any, Any], context_variables: Mapping[str, 
     if isinstance(agent.instructions, str):
         return agent.instructions
     what = f"the instructions of agent {agent.name!r}"
-    function = bind_instructions(agent.instructions, copied_variables(context_variables))
+    function = bind_variables(agent.instructions, copied_variables(context_variables))
     try:
         text = await user_code.call(function, what=what)
     except AgenticXError as exc:
@@ -114,5 +113,6 @@ def agent_runtime(agent: Agent[Any, Any], settings: Settings | None, clock: Cloc
     settings = settings or load_settings()
     models = Models(None, settings)
     runtime = AgentRuntime(models.of(agent), settings=settings, clock=clock)
-    runtime.agent = agent.turn_agent(TurnAgents(models.of, runtime.agent.hooks))
+    agents = TurnAgents(lambda other: models.of(agent if other.model is None else other), runtime.agent.hooks)
+    runtime.agent = agent.turn_agent(agents)
     return runtime

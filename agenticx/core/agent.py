@@ -31,20 +31,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Concatenate, Generic, TypedDict, Unpack, overload
 from uuid import uuid4
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import TypeVar
 
-from agenticx.argument_types import check_sequence
+from agenticx.argument_types import check_sequence, check_type
+from agenticx.call_errors import ExplainedModel, explain_calls
+from agenticx.core.context_variables import bind_variables
 from agenticx.core.handoffs import AnyAgent, check_handoff, handoff_name
 from agenticx.llms.sampling import Sampling
 from agenticx.runtime.hooks.base import AgentHook
 from agenticx.runtime.turn_agent import AgentDefinition, OutputT
-from agenticx.similar_names import similar_name
 from agenticx.tools.base import DepsT, Tool
 from agenticx.tools.visible import is_one_line
 
@@ -62,12 +61,10 @@ if TYPE_CHECKING:
     from agenticx.tools.context import ToolContext
     from agenticx.tools.registry import FunctionTool
 
-__all__ = ["Agent", "bind_instructions"]
+__all__ = ["Agent"]
 
 T = TypeVar("T", default=Any)
 D = TypeVar("D", default=Any)
-
-_VARIABLES = "context_variables"
 
 
 class _Signature:
@@ -115,7 +112,7 @@ class AgentRunOptions(TypedDict, Generic[DepsT], total=False):
     should_stop: StopSignal | Callable[[], bool] | None
 
 
-class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT]):
+class Agent(ExplainedModel, BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT]):
     """An agent: a name and a purpose, instructions, a model, tools, and the methods that run it.
 
         agent = Agent(model="openai:gpt-4o", instructions="Be brief.", tools=[add])
@@ -127,8 +124,8 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
       `instructions` may be a function, plain or async, that takes nothing or `context_variables`; it is called before
       each model call. `context_variables_description` ends the prompt: it tells the model what its tools find in the
       context variables, which the model never sees.
-    - `model` is a name such as `"openai:gpt-4o"`, or a model; without one the default model is used. `sampling` sets
-      temperature, seed and the like.
+    - `model` is a name such as `"openai:gpt-4o"`, or a model; without one the model of the run's first agent is used,
+      else the default model. `sampling` sets temperature, seed and the like.
     - `tools`, also accepted as `functions`, are tools or plain functions, see `agenticx.tool`. `tool_choice` is the
       name of the tool to be called first, `"required"` for any tool, `"none"` for no calls, None to leave it to the
       model, as it is after the first call. Calls of a round run one after the other; neighbouring calls run at once if
@@ -144,10 +141,12 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
       the other agent instead, and goes on with its answer.
     - `confirm_gate` is asked before calls that write or execute, or whose risk is not declared. It is a gate, or a
       function of the `ConfirmRequest` that returns True, False or a `ConfirmAnswer`:
-      `confirm_gate=lambda request: request.tool == "mail"`. Without one, the loop over `agent.stream(…)` may answer,
-      else whoever is at the terminal. What is asked about in every mode, such as protected paths, is put to the gate of
-      a hub where there is one.
-    - `hooks`, also accepted as `llm_hooks`, join those of the turn while this agent acts, see `AgentHook`.
+      `confirm_gate=lambda request: request.tool == "mail"`. It is asked in every permission mode, whatever a rule
+      allows, and also for agents without a gate to which this one hands over or which are its tools. Without one, the
+      loop over `agent.stream(…)` may answer, else whoever is at the terminal. What a mode or a rule denies is denied
+      first; the rules in AGX_HOME that ask or deny hold in every run. What is asked about in every mode, such as
+      protected paths, is put to the gate of a hub where there is one.
+    - `hooks`, also accepted as `llm_hooks`, join the turn's hooks while this agent acts, see `AgentHook`.
     - `max_iterations` limits the model calls of a run that begins with this agent. `max_retry_limit` is how often an
       `AgentExecutor` runs a task again if its result was refused. `organization_id` is on log lines and in `usage`
       events.
@@ -164,6 +163,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         __signature__ = _Signature()
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+    by_position: ClassVar[str] = "model"
 
     id: str = Field(default_factory=lambda: str(uuid4()))
     name: str = Field(default="Agent", min_length=1)
@@ -200,19 +200,6 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         def __init__(self: Agent[D, Any], *, output_type: Any, **fields: Unpack[AgentFields[D]]) -> None: ...
         def __init__(self, **fields: Any) -> None: ...
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_fields(cls, given: object) -> object:
-        """Say which field may be meant by an unknown name."""
-        known = [*cls.model_fields, "functions", "llm_hooks"]
-        names = [*cast("dict[str, object]", given)] if isinstance(given, dict) else []
-        for name in names:
-            if name not in known:
-                similar = similar_name(name, known)
-                meant = f"did you mean {similar}?" if similar else f"its fields: {', '.join(known)}"
-                raise ValueError(f"an Agent has no {name}; {meant}")
-        return cast("object", given)
-
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
@@ -220,18 +207,24 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
             raise ValueError("a name must be one line without control characters")
         return name
 
-    @field_validator("tools")
+    @field_validator("tools", mode="before")
     @classmethod
     def _check_tools(cls, tools: Sequence[Tool | Callable[..., Any]]) -> Sequence[Tool | Callable[..., Any]]:
-        """Refuse what is no tool, and a function that cannot be one, as `@tool` does."""
-        from agenticx.tools.registry import as_tool
+        """Refuse anything but tools and functions that can be tools, as `@tool` does."""
+        from agenticx.tools.registry import as_tool, check_tools
 
+        check_tools(tools)
         for each in tools:
-            try:
-                as_tool(each)
-            except TypeError as exc:
-                raise ValueError(str(exc)) from exc  # for pydantic, which says that it is about the tools
+            as_tool(each)
         return tools
+
+    @field_validator("hooks", mode="before")
+    @classmethod
+    def _check_hooks(cls, hooks: Sequence[AgentHook]) -> Sequence[AgentHook]:
+        check_sequence("hooks", hooks, "hooks")
+        for index, hook in enumerate(hooks):
+            check_type(f"hooks[{index}]", hook, AgentHook, "an object of a class that derives from AgentHook")
+        return hooks
 
     @field_validator("model")
     @classmethod
@@ -246,7 +239,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     @classmethod
     def _check_parameters(cls, instructions: str | Callable[..., Any]) -> str | Callable[..., Any]:
         if callable(instructions):
-            bind_instructions(instructions, {})
+            bind_variables(instructions, {})
         return instructions
 
     @field_validator("handoffs", mode="before")
@@ -277,7 +270,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
 
     @model_validator(mode="after")
     def _check_names(self) -> Agent[DepsT, OutputT]:
-        """Refuse a handoff with the name of another one or of a tool; that of a function is known later."""
+        """Refuse a handoff with the name of another one or of a tool; the agent of a function is known later."""
         targets = [target if isinstance(target, str) else target.name for target in self.handoffs if _has_name(target)]
         names = [handoff_name(target) for target in targets]
         names += [each.schema.name for each in self.tools if isinstance(each, Tool)]
@@ -313,6 +306,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     async def run(
         self, user_input: UserInput, *, output_type: Any, **options: Unpack[AgentRunOptions[DepsT]]
     ) -> RunResult[Any]: ...
+    @explain_calls
     async def run(
         self,
         user_input: UserInput,
@@ -327,14 +321,16 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     ) -> RunResult[Any]:
         """Run one turn and return its result.
 
-        `user_input` is text, a `UserMessage` or a dict row with role `user`. `session` is a `Session`, whose
-        conversation goes on, or one that an open hub stores, or its id; without one the turn is a conversation of its
-        own. `context_variables` are added to those of the session, for tools and instructions that take them. `deps`
-        is any object that tools read as `ToolContext.deps`; no model sees it and no store keeps it. `model` takes the
-        place of the agents' models, `output_type` that of the agent's, and the parameters of `sampling` those of the
-        agent's `sampling`. `should_stop` is a `StopSignal`, or a function that returns True when the turn is to end:
-        it ends with a `TurnError` whose `code` is `stopped`. A cancellation of the caller ends it too. Where the code
-        runs in a turn, such as in a tool, this is a child turn of that one.
+        - `user_input` is text, a `UserMessage` or a dict row with role `user`.
+        - `session` is a `Session`, whose conversation goes on, or a stored session of an open hub, or its id; without
+          one the turn is a new conversation.
+        - `context_variables` are added to the session's, for tools and instructions that take them.
+        - `deps` is any object that tools read as `ToolContext.deps`; no model sees it and no store keeps it.
+        - `model` replaces the models of all agents, `output_type` the agent's; `sampling` replaces single parameters.
+        - `should_stop` is a `StopSignal`, or a function that returns True when the turn is to end: it ends with a
+          `TurnError` whose `code` is `stopped`. A cancellation of the caller ends it too.
+
+        Inside another turn, for example in a tool, this is a child turn of that turn.
 
         Raises `TurnError` if the turn fails; `TypeError` or `ValueError` for arguments that cannot be used,
         `SettingsError` for an unknown model, `SessionBusy` while the session runs another turn, `SessionNotFound` for
@@ -368,6 +364,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     def run_sync(
         self, user_input: UserInput, *, output_type: Any, **options: Unpack[AgentRunOptions[DepsT]]
     ) -> RunResult[Any]: ...
+    @explain_calls
     def run_sync(
         self,
         user_input: UserInput,
@@ -382,8 +379,8 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     ) -> RunResult[Any]:
         """Run one turn from code without an event loop, as `run` does.
 
-        In the thread of a tool it runs on the event loop of the tool's turn, as a child turn. Raises `RuntimeError` on
-        a running event loop.
+        In the thread of a tool it runs on the event loop of the tool's turn, as a child turn. Raises `RuntimeError` in
+        a thread with a running event loop.
         """
         from agenticx.core.agent_turn import run_to_end
         from agenticx.threads import has_running_loop
@@ -414,6 +411,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     def stream(
         self, user_input: UserInput, *, output_type: Any, **options: Unpack[AgentRunOptions[DepsT]]
     ) -> AgentTurn[Any]: ...
+    @explain_calls
     def stream(
         self,
         user_input: UserInput,
@@ -426,12 +424,14 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         sampling: Sampling | None = None,
         should_stop: StopSignal | Callable[[], bool] | None = None,
     ) -> AgentTurn[Any]:
-        """Return a turn whose events and text can be read while it runs; its arguments and errors are those of `run`.
+        """Return a turn whose events and text can be read while it runs; arguments and errors are as for `run`.
 
             async with agent.stream("Write a poem to poem.txt") as turn:
                 async for event in turn:  # or: async for text in turn.text()
                     if event.type == "confirm_required":
                         event.approve()  # or: event.deny("Not there.")
+                    elif event.type == "question_asked":  # by the tool ask_user
+                        event.answer("About the sea.")
             print(turn.result.output)
 
         `turn.stop()` ends it, as leaving the block does. `help(agenticx.Event)` lists the events and their keys.
@@ -450,6 +450,7 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
             should_stop=should_stop,
         )
 
+    @explain_calls
     def as_tool(self, name: str | None = None, description: str | None = None) -> FunctionTool:
         """Return a tool that runs this agent on a `task` and returns its output, for the `tools` of another agent.
 
@@ -461,9 +462,9 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
         return agent_tool(self, name, description)
 
     def runtime(self, *, settings: Settings | None = None, clock: Clock | None = None) -> AgentRuntime:
-        """Return a runtime whose turns are those of this agent, for code that takes one.
+        """Return a runtime whose turns begin with this agent, for code that takes a runtime.
 
-        Raises as `turn_agent` does; without a model it has the default one.
+        Without a model it has the default one. Raises as `turn_agent` does.
         """
         from agenticx.core.acting_agent import agent_runtime
 
@@ -484,28 +485,11 @@ class Agent(BaseModel, AgentDefinition[DepsT, OutputT], Generic[DepsT, OutputT])
     async def system_prompt(self, context_variables: Mapping[str, Any]) -> str:
         """Return role, goal, backstory and instructions as one text; raise `HookFailed` if a function of them fails.
 
-        A function gets a copy of the context variables, which it cannot change.
+        A function gets a copy of the context variables; changes of it have no effect.
         """
         from agenticx.core.acting_agent import system_prompt
 
         return await system_prompt(self, context_variables)
-
-
-def bind_instructions(function: Callable[..., Any], variables: dict[str, Any]) -> Callable[..., Any]:
-    """Return a function of instructions with the variables as its argument, if it takes one.
-
-    That is the parameter `context_variables`, else the first one. Raises `ValueError` for a function that needs more.
-    """
-    signature = inspect.signature(function)
-    by_name = partial(function, **{_VARIABLES: variables})
-    attempts = [partial(function, variables), by_name, partial(function)]
-    if _VARIABLES in signature.parameters:
-        attempts = [by_name, *attempts]
-    for attempt in attempts:
-        with suppress(TypeError):
-            signature.bind(*attempt.args, **attempt.keywords)
-            return attempt
-    raise ValueError(f"a function of instructions takes no argument or {_VARIABLES}; others need defaults")
 
 
 def _has_name(handoff: object) -> bool:

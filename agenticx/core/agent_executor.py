@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from agenticx.argument_types import check_iterable, check_mapping, check_sequence, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -17,9 +18,9 @@ from agenticx.core.context_variables import copied_variables
 from agenticx.core.execution import Execution
 from agenticx.core.guide_rails import GuideRail, checked_rails
 from agenticx.core.results import ChatResponse, ExecutionResult
+from agenticx.core.run_agents import Models, RunAgents, find_parent_turn
 from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
-from agenticx.core.turn_agents import Models, RunAgents, turn_above
 from agenticx.errors import ResourcesExhausted, SessionBusy
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
@@ -46,16 +47,16 @@ _REMEMBERED_RESULTS = 256
 def _blocking(
     method: Callable[Concatenate[AgentExecutor, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[AgentExecutor, P], T]:
-    """Return a method that waits for `method`, for code without a running event loop, or in one that may block.
+    """Return a blocking method that runs the coroutine method.
 
-    In the thread of a tool it runs on the event loop of the tool's turn, as part of that; else on a loop of its own,
-    whose connections are closed then. On the event loop of a turn it raises `RuntimeError`: the turn would stand still,
-    and what runs elsewhere is no part of it.
+    In the thread of a tool it runs on the event loop of the tool's turn, as part of that turn; else on a new loop,
+    whose connections are closed at the end. On the event loop of a turn it raises `RuntimeError`, because the turn
+    could not go on.
     """
 
     @wraps(method, assigned=("__doc__",))
     def run(self: AgentExecutor, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        turn = turn_above()  # None if it is over: what its code left behind is no part of it
+        turn = find_parent_turn()  # None in code that an ended turn left running
         if turn is not None and has_running_loop():
             raise RuntimeError(
                 f"{method.__name__[1:]} cannot be called on the event loop of a turn, such as in an async tool; "
@@ -75,29 +76,31 @@ def _blocking(
     return run
 
 
+@explain_calls
 class AgentExecutor:
     """An executor of tasks and chats; one may serve many runs at once.
 
     `llm_provider` is the model of agents that name none: a name such as `"openai:gpt-4o"`, a model, or a duck-typed
     model; without it the default model is used, as `agx run` does. A run of a task makes at most `max_iterations` model
-    calls, or the agent's own `max_iterations` if that is smaller, in all of its attempts together; calls that guide
-    rails make are not among them. `confirm_gate` is asked before calls that write or execute, or whose risk is not
-    declared. Without one, a run in another turn asks the gate of that turn, a run in a session of an open hub asks the
-    hub's, and any other run acts as an `AgentRuntime` without a gate. `guide_rails` check each result of a task.
-    `hooks` run beside the hooks of each agent. All model calls of all runs are made within `budget`. With
+    calls, or the agent's own `max_iterations` if that is smaller, in all of its attempts together; the calls of guide
+    rails do not count. `confirm_gate` is asked before calls that write or execute, or whose risk is not declared.
+    Without one, a run in another turn asks the gate of that turn, a run in a session of an open hub asks the hub's, and
+    any other run acts as an `AgentRuntime` without a gate. `guide_rails` check each result of a task. `hooks` join the
+    hooks of each agent. All model calls of all runs are made within `budget`. With
     `resolve_on_text` an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been
     called.
 
-    With a `session` all tasks continue that conversation, one at a time; without one each is a conversation of its own.
-    It is one in memory, in which a refused answer is followed by the reason, or the id of one of an open hub; the agent
-    that acted last does a task for which none is given. With a `store`, one that is open or a URL as of `open_hub`,
-    each task is a turn of a stored session, by default a new one (`ExecutionResult.session_id`), which a later executor
-    can continue, with the calls and results of the latest tasks; its attempts are child turns, as `agx
-    sessions replay` shows. A run that waited for a person when its process ended waits on, and can be answered in any
-    hub over that store: the same task on the same `session` goes on in that turn, any other one ends it as interrupted.
-    A store that is opened here belongs to one event loop until `aclose`. Chats are not stored: their rows are the
-    application's. Within a turn, such as in a tool, a task is stored where that turn is, so an executor with a store is
-    refused there.
+    Without a `session` each task is a conversation of its own. With one, all tasks continue it, one at a time, and a
+    task without an agent is done by the agent that acted last. A session is a `Session` in memory, in which a refused
+    answer is followed by the reason, or the id of a stored one in an open hub.
+
+    With a `store`, an open one or a URL as `open_hub` takes it, each task is a turn of a stored session, by default of
+    a new one (`ExecutionResult.session_id`), and its attempts are child turns, as `agx sessions replay` shows. A later
+    executor can continue that session, with the calls and results of the latest tasks. A run that waited for a person
+    when its process ended waits on, and any hub over the store can answer it: the same task on the same `session` goes
+    on in that turn, any other task ends it as interrupted. A store that is opened here belongs to one event loop until
+    `aclose`. Chats are not stored: their rows are the application's. In a turn, such as in a tool, an executor with a
+    store is refused, because a task is stored where that turn is.
     """
 
     def __init__(
@@ -144,6 +147,7 @@ class AgentExecutor:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
+    @explain_calls
     async def arun(
         self,
         agent: Agent[Any, Any] | None = None,
@@ -178,6 +182,7 @@ class AgentExecutor:
     run = _blocking(arun)
     """`arun` for code with or without a running event loop, which waits for the result."""
 
+    @explain_calls
     async def stream(
         self,
         agent: Agent[Any, Any] | None = None,
@@ -203,6 +208,7 @@ class AgentExecutor:
 
     # --- chats --------------------------------------------------------------------------------------------------------
 
+    @explain_calls
     async def achat(
         self,
         agent: Agent[Any, Any],
@@ -267,6 +273,8 @@ class AgentExecutor:
         max_turns: int | None,
         execute_tools: bool,
     ) -> Execution:
+        if agent is not None:
+            _checked_agent(agent)
         if isinstance(task, str):
             task = Task(description=task)
         check_type("task", task, Task, "a Task or a text")
@@ -287,7 +295,7 @@ class AgentExecutor:
             acting=acting,
             runtime=self._runtime(acting.model),
             session=self._session,
-            gate=self._gate_below(),
+            gate=self._child_gate(),
             context_variables=variables,
             deps=deps,
             max_rounds=min(limits),
@@ -299,16 +307,16 @@ class AgentExecutor:
         )
 
     def _check_place(self) -> None:
-        """Raise `RuntimeError` for a store of one's own within a turn, which its user would not see."""
-        turn = turn_above()
+        """Raise `RuntimeError` for a store inside a turn: the user of that turn would not see the run."""
+        turn = find_parent_turn()
         if self._stored is not None and self._stored.is_own and turn is not None:
             raise RuntimeError(
                 f"an executor with a store cannot be used within a turn, here of agent {turn.agent_id!r}: the task is "
                 "part of that turn and stored where it is; use an executor without a store"
             )
 
-    def _gate_below(self) -> ConfirmGate | None:
-        """Return the gate of child turns, None for that one's: nobody else reads this store."""
+    def _child_gate(self) -> ConfirmGate | None:
+        """Return the gate of child turns, None for their parent's gate."""
         has_own_store = self._stored is not None and self._stored.is_own
         return self._gate if has_own_store else self._own_gate
 
@@ -362,7 +370,7 @@ def _checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _checked_store(store: Store | str | None, session: Session | None) -> Store | str | None:
-    """Return the store; raise `TypeError` for what is none, `ValueError` for one beside a session in memory."""
+    """Return the store; raise `TypeError` for anything else, `ValueError` for a store with a session in memory."""
     if store is not None and session is not None:
         raise ValueError("a session in memory is not stored; give the id of a stored one, or no session")
     if store is not None and not isinstance(store, str) and not hasattr(store, "ownership"):

@@ -1,27 +1,27 @@
-"""Agents from files, which sessions are made with.
+"""Agents from files, for sessions.
 
-An agent is a TOML file: `NAME.toml` in the folder `agents` of AGX_HOME (`~/.agenticx`), or one of those that come with
-AgenticX, which a file of the user with the same name replaces. `agx agent list` shows all, with their paths and
-problems; `agx run --agent NAME "prompt"`, `agx chat --agent NAME`, `POST /api/sessions {"agent": NAME}` and
+An agent is a TOML file: `NAME.toml` in the folder `agents` of AGX_HOME (`~/.agenticx`), or a packaged one; a file of
+the user replaces the packaged file of the same name. `agx agent list` shows all agents with their paths and problems.
+`agx run --agent NAME "prompt"`, `agx chat --agent NAME`, `POST /api/sessions {"agent": NAME}` and
 `hub.create(agent=NAME)` use them. For example:
 
     description = "Answers about the files of a folder."
     model = "demo"
     tools = ["file_read", "file_search", "list_files"]
-    system_prompt = "Answer from the files in {workspace}, and name those that you used."
+    system_prompt = "Answer from the files in {workspace}, and name the files that you used."
 
-Keys marked with ? may be left out. A key that is not listed here is a problem, which names the file and the place:
+Keys marked with ? may be left out. Any other key is a problem, which names the file and the place:
 
-    system_prompt    the instructions, at most 64 KiB; {workspace}, {platform} and {date} become those of the session,
-                     and the AGENTS.md files of the workspace follow
+    system_prompt    the instructions, at most 64 KiB, with the values of the session for {workspace}, {platform} and
+                     {date}; the AGENTS.md files of the workspace follow
     description?     a sentence for lists
-    model?           by default the one that sessions have
-    tools?           names of at most 100 tools, by default those that sessions have; one that this installation does
-                     not have, or that AGX_ENABLED_TOOLS leaves out, is left out with a line in the log
+    model?           by default the model of other sessions
+    tools?           names of at most 100 tools, by default the tools of other sessions; a tool that this installation
+                     lacks, or that AGX_ENABLED_TOOLS leaves out, is left out with a line in the log
 
-A session that is made with an agent copies the prompt, the model and the tools of its file, unless the request names
-others, and keeps the name. So a later edit of the file, or its end, changes no session that there is already, and a
-restart or a fork finds what the session began with.
+A session that is created with an agent copies the prompt, the model and the tools of the file, unless the request names
+others, and keeps the agent's name. Later changes of the file do not change the session, also after a restart or in a
+fork.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class AgentConfig(ConfigTable):
-    """An agent as its file has it; without `model` or `tools` it has those of any session."""
+    """An agent as its file describes it; a missing `model` or `tools` is taken from the session."""
 
     description: _Text | None = None
     system_prompt: str
@@ -87,12 +87,14 @@ class AgentItem(TypedDict):
     its own.
     """
 
-    name: str
-    description: str | None
-    model: str | None
-    tools: list[str] | None
-    source: Literal["user", "packaged"]
-    problem: str | None
+    name: Annotated[str, Field(description="The name of the file without its ending.")]
+    description: Annotated[str | None, Field(description="What the agent is for; null if the file does not say.")]
+    model: Annotated[str | None, Field(description="The model of its turns; null: that of the session.")]
+    tools: Annotated[list[str] | None, Field(description="The names of its tools; null: those of the session.")]
+    source: Annotated[
+        Literal["user", "packaged"], Field(description="Where the file is: in the home folder, or in the package.")
+    ]
+    problem: Annotated[str | None, Field(description="Why the file cannot be used; null if it can.")]
 
 
 def agent_item(agent: NamedFile[AgentConfig]) -> AgentItem:
@@ -111,7 +113,7 @@ def agent_item(agent: NamedFile[AgentConfig]) -> AgentItem:
 def with_model_problems(
     agents: Iterable[NamedFile[AgentConfig]], models: Callable[[str], object]
 ) -> list[NamedFile[AgentConfig]]:
-    """Return the agents, with its problem for each one whose model `models` refuses with an `AgenticXError`."""
+    """Return the agents; an agent whose model `models` refuses with an `AgenticXError` gets that as its problem."""
     return [replace(agent, problem=agent.problem or _model_problem(agent.config, models)) for agent in agents]
 
 

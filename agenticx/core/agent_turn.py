@@ -13,11 +13,12 @@ from agenticx.argument_types import check_mapping, check_type, wrong_type
 from agenticx.clocks import SystemClock
 from agenticx.core.context_variables import copied_variables
 from agenticx.core.handoffs import AnyAgent
-from agenticx.core.turn_agents import Models, RunAgents, turn_above
+from agenticx.core.run_agents import Models, RunAgents, find_parent_turn
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import close_model
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling, check_sampling
+from agenticx.logs import get_logger
 from agenticx.messages import UserMessage
 from agenticx.runtime.agent_runtime import AgentRuntime
 from agenticx.runtime.events import Event
@@ -32,10 +33,13 @@ from agenticx.runtime.turn import current_turn
 from agenticx.runtime.turn_agent import OutputT
 from agenticx.runtime.turn_context import TurnContext
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
+from agenticx.runtime.user_requests.kinds import kind_of
 from agenticx.runtime.user_requests.requests import (
     ConfirmAnswer,
-    ConfirmClosed,
     ConfirmRequest,
+    QuestionAnswer,
+    QuestionRequest,
+    UserAnswer,
 )
 from agenticx.settings import load_settings
 from agenticx.tools.registry import check_deps
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
 
 __all__ = ["AgentTurn", "MemoryTurn", "RunArguments", "StoredTurn", "agent_turn", "run_to_end"]
+
+_END_SECONDS = 10.0  # a turn that is stopped ends within 200 ms, unless its store does not answer
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,18 +107,18 @@ def _checked_session(session: object) -> Session | str | None:
 
 
 class _Source(Protocol):
-    """The turn as it runs: in this program's memory, or in a hub."""
+    """A running turn: in memory, or in a hub."""
 
     async def begin(self) -> AsyncGenerator[Event, None]:
         """Return the events of the turn, which begins with the first one."""
         ...
 
     def go_on(self, request_ids: Sequence[str]) -> None:
-        """Take note that the consumer goes on after these requests, whether it has answered them or not."""
+        """Note that the consumer goes on after these requests, whether it has answered them or not."""
         ...
 
-    def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        """Answer a confirmation that waits."""
+    def answer(self, request_id: str, digest: str, answer: UserAnswer) -> None:
+        """Answer a confirmation or a question that waits."""
         ...
 
     async def result(self, events: Sequence[Event]) -> RunResult[Any]:
@@ -119,7 +126,7 @@ class _Source(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what the turn has opened; its events are closed."""
+        """Release what the turn has opened; its events are closed already."""
         ...
 
 
@@ -131,7 +138,7 @@ def agent_turn(
     model: Any,
     **options: Any,
 ) -> AgentTurn[Any]:
-    """Return the turn of `Agent.stream`, of which these are the arguments; raises as that does."""
+    """Return the turn of `Agent.stream`, which has these arguments and errors."""
     check_stop_signal(should_stop)
     arguments = RunArguments.checked(user_input, model=model, **options)
     if not isinstance(arguments.session, str):
@@ -141,21 +148,23 @@ def agent_turn(
 
 
 def run_to_end(run: Coroutine[Any, Any, RunResult[OutputT]]) -> RunResult[OutputT]:
-    """Run a run on the event loop of the turn in whose tool the code is, else on one of its own."""
-    above = current_turn()
-    if above is not None and above.accepts_children and above.event_loop is not None:
-        return asyncio.run_coroutine_threadsafe(run, above.event_loop).result()
+    """Return the result of a run: on the event loop of the current tool's turn, else on a new one."""
+    turn = current_turn()
+    if turn is not None and turn.children.is_open and turn.event_loop is not None:
+        return asyncio.run_coroutine_threadsafe(run, turn.event_loop).result()
     return asyncio.run(run)
 
 
 class AgentTurn(Generic[OutputT]):
-    """A turn of an agent that runs in the block of `async with agent.stream("…") as turn`, and ends with it.
+    """A turn of an agent; it runs in the block of `async with agent.stream("…") as turn`, and ends with it.
 
-    `async for event in turn` yields its events and those of its child turns, `turn.text()` its text. After its end
-    `turn.result` is the `RunResult`. In the loop a `confirm_required` is answered by `event.approve()` or
-    `event.deny(reason)`; one that the loop leaves unanswered is put to whoever else can be asked: in a hub that person,
-    else one at the terminal. An agent with a `confirm_gate` has that asked instead; one whose gate is an
-    `AsyncConfirmGate` waits for `approve` or `deny` as long as the time-out lets it, also while the loop goes on.
+    `async for event in turn` yields its events and the events of its child turns, `turn.text()` its text. At the end
+    `turn.result` is the `RunResult`.
+
+    The loop answers a `confirm_required` by `event.approve()` or `event.deny(reason)`, and a `question_asked` by
+    `event.answer(text)`. A request that it leaves unanswered goes to the hub of a stored session, else to the terminal.
+    An agent with a `confirm_gate` has the gate asked instead of the loop; if that is an `AsyncConfirmGate`, the loop
+    may also answer later, until the request expires.
     """
 
     def __init__(
@@ -224,7 +233,15 @@ class AgentTurn(Generic[OutputT]):
         if event.type == "confirm_required":
             request_id, digest = event.data["id"], event.data["digest"]
             self._asked.append(request_id)
-            return event.answered_by(lambda approved, reason: self._answer(request_id, digest, approved, reason))
+            return event.answered_by(
+                lambda approved, reason: self._answer(
+                    request_id, digest, ConfirmAnswer(approved=approved, reason=reason)
+                )
+            )
+        if event.type == "question_asked":
+            question_id = event.data["id"]
+            self._asked.append(question_id)
+            return event.answered_by(lambda text: self._answer(question_id, "", QuestionAnswer(answer=text)))
         return event
 
     async def _end(self) -> None:
@@ -265,30 +282,30 @@ class AgentTurn(Generic[OutputT]):
         """End the turn: its last event is an `error` with the code `stopped`."""
         self._stop.set()
 
-    def _answer(self, request_id: str, digest: str, approved: bool, reason: str | None) -> None:
+    def _answer(self, request_id: str, digest: str, answer: UserAnswer) -> None:
         if self._source is None or self._has_ended or self._is_closed:
-            raise AgenticXError("the turn that asked has ended: a confirm_required is answered while its stream runs")
+            raise AgenticXError("the turn that asked has ended: its events are answered while its stream runs")
         try:
             is_here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             is_here = False
         if not is_here:
             raise AgenticXError(
-                "approve and deny are called on the event loop of the stream; in another thread write "
+                "an event is answered on the event loop of the stream; in another thread write "
                 "loop.call_soon_threadsafe(event.approve)"
             )
-        self._source.answer(request_id, digest, ConfirmAnswer(approved=approved, reason=reason))
+        self._source.answer(request_id, digest, answer)
 
 
 # --- turns in memory --------------------------------------------------------------------------------------------------
 
 
 class MemoryTurn:
-    """A turn in this program's memory; where the code runs in a turn, a child turn of that."""
+    """A turn in memory; inside another turn it is a child turn."""
 
     def __init__(self, agent: AnyAgent, arguments: RunArguments, stop: StopSignal) -> None:
         self._agent, self._arguments, self._stop = agent, arguments, stop
-        self._parent = parent = turn_above()
+        self._parent = parent = find_parent_turn()
         self._settings = load_settings() if parent is None else parent.settings
         self._clock = SystemClock() if parent is None else parent.clock
         self._models = Models(None, self._settings)
@@ -296,16 +313,19 @@ class MemoryTurn:
         self._agents = RunAgents(self._model_of, HookRegistry(limit=limit))
         self._session = arguments.session if isinstance(arguments.session, Session) else Session()
         if parent is not None and arguments.session is None:
-            self._session.inherit(parent.session, parent.permission_mode)
+            self._session.inherit(parent.session, parent.permissions.mode)
         self._before = {message.message_id for message in self._session.all_messages}
         self._gate: LoopGate | None = None
-        if parent is None or not parent.gate.is_given:
-            self._gate = LoopGate(parent.gate if parent is not None and isinstance(parent.gate, LoopGate) else None)
+        outer = None if parent is None else parent.permissions.gate
+        if outer is None or not outer.is_given:
+            self._gate = LoopGate(outer if isinstance(outer, LoopGate) else None)
 
     def _model_of(self, agent: AnyAgent) -> Any:
         if self._arguments.model is not None:
             return self._models.resolve(self._arguments.model)
-        return self._models.of(agent) if self._parent is None else self._parent.agents.model_of(agent)
+        if self._parent is not None:
+            return self._parent.agents.model_of(agent)
+        return self._models.of(self._agent if agent.model is None else agent)
 
     async def begin(self) -> AsyncGenerator[Event, None]:
         arguments, session, settings = self._arguments, self._session, self._settings
@@ -313,8 +333,8 @@ class MemoryTurn:
         if (sampling := arguments.sampling) is not None:
             check_sampling(acting.model, sampling)
             acting = replace(acting, sampling=acting.sampling.updated(sampling))
-        above = self._parent
-        check_deps(acting.tools, above.deps if arguments.deps is None and above is not None else arguments.deps)
+        parent = self._parent
+        check_deps(acting.tools, parent.deps if arguments.deps is None and parent is not None else arguments.deps)
         await wait_for_abandoned_turn(session)
         session.check_free()
         session.state.context_variables.update(arguments.context_variables)
@@ -335,25 +355,24 @@ class MemoryTurn:
         if self._gate is not None:
             self._gate.go_on(request_ids)
 
-    def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
+    def answer(self, request_id: str, digest: str, answer: UserAnswer) -> None:
         if self._gate is not None and self._gate.give(request_id, answer):
             return
         for gate in self._other_gates():
-            if isinstance(gate, AsyncConfirmGate) and any(one.id == request_id for one in gate.pending()):
-                gate.resolve(request_id, answer.approved, digest=digest, reason=answer.reason)
+            if isinstance(gate, AsyncConfirmGate) and any(one.id == request_id for one in gate.pending_requests()):
+                gate.decide(request_id, answer)
                 return
-        raise ConfirmClosed(
-            f"confirmation {request_id!r} does not wait for the loop: it was answered or has expired, the loop went on "
+        kind = kind_of(answer)
+        raise kind.closed(
+            f"{kind.name} {request_id!r} does not wait for the loop: it was answered or has expired, the loop went on "
             "without an answer, or a confirm_gate of its agent decides"
         )
 
     def _other_gates(self) -> Iterator[object]:
         """Yield the gates of the agents that have acted, then the gates of the parent turns."""
         yield from (agent.confirm_gate for agent in [self._agent, *self._agents.taken_over])
-        turn = self._parent
-        while turn is not None:
-            yield from (turn.gate, turn.turn_gate)
-            turn = turn.context.parent
+        for turn in () if self._parent is None else self._parent.lineage:
+            yield from (turn.permissions.gate, turn.permissions.turn_gate)
 
     async def result(self, events: Sequence[Event]) -> RunResult[Any]:
         session = self._session
@@ -382,7 +401,6 @@ class StoredTurn:
         from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
 
         self._hub = hub = await hub_of(self._session_id)
-        self._unwatch = self._stop.watch(lambda: self._run(hub.stop(self._session_id)))
         return self._read(hub)
 
     @property
@@ -402,16 +420,43 @@ class StoredTurn:
             output_type=arguments.output,
             sampling=arguments.sampling,
         )
-        turn_id, has_ended = None, False
+        beginning, has_ended = asyncio.create_task(anext(events, None), name="agx turn"), False
         try:
-            while (event := await self._next(events)) is not None:
-                turn_id = turn_id or event.turn_id
-                has_ended = event.terminal and event.turn_id == turn_id
-                yield event
+            await asyncio.wait({beginning})  # not cancelled with the consumer: the message may be stored already
+            event = beginning.result()
+            if event is not None:
+                turn_id = event.turn_id
+                assert turn_id is not None
+                self._unwatch = self._stop.watch(lambda: self._run(self._stop_turn(hub, turn_id)))
+                while event is not None:
+                    has_ended = event.terminal and event.turn_id == turn_id
+                    yield event
+                    event = await self._next(events)
         finally:
+            if not has_ended:
+                await self._end(hub, beginning)
             await events.aclose()
-            if turn_id is not None and not has_ended and hub.running_turn_id(self._session_id) == turn_id:
-                await hub.stop(self._session_id)
+
+    async def _end(self, hub: OpenHub, beginning: asyncio.Task[Event | None]) -> None:
+        """End the turn that the consumer leaves, and wait for its end; another cancellation ends the wait."""
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await asyncio.wait({beginning})
+                first = None if beginning.exception() is not None else beginning.result()
+                turn_id = None if first is None else first.turn_id
+                if turn_id is not None and await self._stop_turn(hub, turn_id):
+                    await hub.wait_for_turn(self._session_id, turn_id)
+        except TimeoutError:
+            _log.warning("a turn that was left has not ended yet", session_id=self._session_id, seconds=_END_SECONDS)
+        finally:
+            await cancel_and_wait(beginning)
+
+    async def _stop_turn(self, hub: OpenHub, turn_id: str) -> bool:
+        """Request the end of the turn; return False if the session does not run it any more."""
+        if hub.running_turn_id(self._session_id) != turn_id:
+            return False
+        await hub.stop(self._session_id)
+        return True
 
     async def _next(self, events: AsyncGenerator[Event, None]) -> Event | None:
         """Return the next event, None at the end; raise the error of an answer that was given."""
@@ -429,8 +474,8 @@ class StoredTurn:
     def go_on(self, request_ids: Sequence[str]) -> None:
         return None
 
-    def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        """Answer a confirmation in a task; the next event comes, or its error is raised, once that is done."""
+    def answer(self, request_id: str, digest: str, answer: UserAnswer) -> None:
+        """Answer a request in a task; the next event comes, or its error is raised, once that is done."""
         assert self._hub is not None
         self._run(self._hub.answer(request_id, answer, digest=digest))
 
@@ -452,17 +497,17 @@ class StoredTurn:
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A confirmation that waits for the loops, of which some have not gone on yet."""
+    """A request to the user that waits for the loops that have not gone on yet."""
 
-    answer: asyncio.Future[ConfirmAnswer | None]
+    answer: asyncio.Future[Any]
     loops: set[LoopGate]
 
 
 class LoopGate(DefaultConfirmGate):
-    """The gate of a stream whose agent has none: the loop that iterates over it may answer.
+    """The gate of a stream whose agent has none: the loop that iterates over the stream may answer.
 
-    A stream in a tool asks the loop of the stream `outside` too. When all of them have gone on without an answer, it is
-    asked as the gate of an application that gave none.
+    A stream in a tool asks the loop of the stream `outside` too. When all loops have gone on without an answer, the
+    terminal is asked, as without a gate.
     """
 
     def __init__(self, outside: LoopGate | None) -> None:
@@ -471,20 +516,28 @@ class LoopGate(DefaultConfirmGate):
         self._asked: dict[str, _Asked] = {}
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        answer: ConfirmAnswer | None = await self._ask_loops(request.id, announce)
+        return await super().ask(request, announce) if answer is None else answer
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        answer: QuestionAnswer | None = await self._ask_loops(request.id, announce)
+        return await super().ask_question(request, announce) if answer is None else answer
+
+    async def _ask_loops(self, request_id: str, announce: Callable[[], None]) -> Any:
+        """Return the answer of the first loop that answers, None if all have gone on."""
         gates, outside = list[LoopGate]([self]), self._outside
         while outside is not None:
             gates.append(outside)
             outside = outside._outside
         asked = _Asked(asyncio.get_running_loop().create_future(), set(gates))
         for gate in gates:
-            gate._asked[request.id] = asked
+            gate._asked[request_id] = asked
         try:
             announce()
-            answer = await asked.answer
+            return await asked.answer
         finally:
             for gate in gates:
-                del gate._asked[request.id]
-        return await super().ask(request, announce) if answer is None else answer
+                del gate._asked[request_id]
 
     def go_on(self, request_ids: Sequence[str]) -> None:
         """Take note that the loop has seen these requests and goes on."""
@@ -494,7 +547,7 @@ class LoopGate(DefaultConfirmGate):
                 if not asked.loops and not asked.answer.done():
                     asked.answer.set_result(None)
 
-    def give(self, request_id: str, answer: ConfirmAnswer) -> bool:
+    def give(self, request_id: str, answer: UserAnswer) -> bool:
         """Answer a request; return False if it does not wait for the loop."""
         asked = self._asked.get(request_id)
         if asked is None or asked.answer.done():

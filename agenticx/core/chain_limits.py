@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChainLimits:
-    """The largest number of model calls, the longest time in seconds, and the tools, of which none named means all.
+    """The largest number of model calls, the longest time in seconds, and the names of the tools, empty for all.
 
     A turn that is out of either says what was found so far.
     """

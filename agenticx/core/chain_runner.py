@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.chain_limits import ChainLimits
-from agenticx.core.context import ContextEnvelope
-from agenticx.core.modes import Mode, ModeKind, detect_mode
+from agenticx.core.context_envelope import ContextEnvelope
+from agenticx.core.prompt_modes import Mode, ModeKind, detect_mode
 from agenticx.core.turn_notes import SessionTurnNotes
 from agenticx.errors import AgenticXError
 from agenticx.knowledge.tools import VaultAccess, note_tools
@@ -60,10 +60,10 @@ class AgentOptions(BaseModel):
 class AgentInput(BaseModel):
     """The input of a turn: the `message` for the model, and what belongs to it.
 
-    `original_message` has the person's own words, where the message has more than these, such as the text of a note:
-    the mode, the names of notes and the first search are taken from them. An `envelope` takes the place of the context
-    that the runner would make: its system text, its history in a new session, and its passages, whose numbers are
-    those of the session (`number_passage`).
+    `original_message` has the person's own words if the message has more, such as the text of a note; the mode, the
+    names of notes and the first search are taken from it. An `envelope` replaces the context that the runner would
+    make: it has the system text, the history in a new session, and passages with their numbers in the session
+    (`number_passage`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -134,7 +134,7 @@ class AgentChainRunner:
     ) -> AsyncGenerator[Event, None]:
         """Run one turn and yield its events, as `AgentRuntime.run_turn` does.
 
-        `mode` takes the place of the one that the words have. Raises `InvalidAgentInput` before the turn begins.
+        `mode` replaces the mode that is detected from the words. Raises `InvalidAgentInput` before the turn begins.
         """
         checked = AgentInput.checked(agent_input)
         session = Session() if session is None else session
@@ -183,7 +183,7 @@ class AgentChainRunner:
 
 
 class _ChainNotes(SessionTurnNotes):
-    """The notes of a turn of a runner: from the envelope that it was given, else from the vaults."""
+    """The notes of a turn of a runner: from the given envelope, else from the vaults."""
 
     def __init__(
         self, access: VaultAccess | None, mode: Mode, settings: Settings, words: str, agent_input: AgentInput

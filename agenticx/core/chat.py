@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.core.agent import Agent
 from agenticx.core.results import ChatResponse
-from agenticx.core.turn_agents import turn_above
+from agenticx.core.run_agents import find_parent_turn
 from agenticx.llms.message_attachments import with_files_after_results
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, Message, UserMessage
@@ -33,11 +33,12 @@ async def run_chat(
     budget: Budget | None,
     gate: ConfirmGate | None,
 ) -> None:
-    """Run a turn of `session`, whose last messages are answered, and append what it adds.
+    """Run a turn of `session` that answers its last messages, and append what it adds.
 
-    These are one of the user, or the results of calls that the application made itself. Where the code runs in a turn,
-    it is one below that, which asks its gate unless there is a `gate`. Running out of model calls ends it without an
-    error. Raises `TurnError` for another fatal error, and `ValueError` if there are no messages.
+    The last messages are one of the user, or results of calls that the application made itself. Inside a turn this is a
+    child turn, which asks `gate` or its parent's gate. Running out of model calls ends it without an error.
+
+    Raises `TurnError` for another fatal error, and `ValueError` if there are no messages.
     """
     if not session.messages:
         raise ValueError("messages must not be empty: the last one is what is answered")
@@ -49,11 +50,11 @@ async def run_chat(
         execute_tools=execute,
         budget=budget,
     )
-    if (parent := turn_above()) is None:
+    if (parent := find_parent_turn()) is None:
         context = replace(context, budget=settings_budget(runtime.settings, budget))
     else:
         context = replace(context, parent=parent, gate=gate)
-        session.inherit(parent.session, parent.permission_mode)
+        session.inherit(parent.session, parent.permissions.mode)
     if isinstance(message := session.messages[-1], UserMessage):
         session.messages.pop()
     else:
@@ -63,7 +64,7 @@ async def run_chat(
     own = own_events(events)
     end = own[-1]
     if end.type == "final" and session.messages[-1].message_id == end.data["message_id"] and _is_ended_by_call(own):
-        session.messages.pop()  # the rows end with the result of the call, as those of MetaChain do
+        session.messages.pop()  # as in MetaChain, the rows end with the result of the call
     if end.type == "error" and end.data["code"] != "max_rounds":
         raise turn_error(events)
 

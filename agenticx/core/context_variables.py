@@ -1,14 +1,18 @@
-"""Copies of context variables, which belong to the application."""
+"""Context variables, which belong to the application: their copies, and the instructions that take them."""
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
+from functools import partial
 from typing import Any, cast
 
-__all__ = ["copied_variables"]
+__all__ = ["bind_variables", "copied_variables"]
 
+_VARIABLES = "context_variables"
 _CONTAINERS = frozenset({dict, list, set, tuple, Counter, OrderedDict, defaultdict})
 
 
@@ -38,3 +42,21 @@ def copied_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
             for key, item in list(cast("dict[Any, Any]", container).items()):
                 container[key] = copied(item)
     return result
+
+
+def bind_variables(function: Callable[..., Any], variables: dict[str, Any]) -> Callable[..., Any]:
+    """Return a function of instructions with the variables as its argument, if it takes one.
+
+    The argument is the parameter `context_variables`, else the first one. Raises `ValueError` for a function that needs
+    more.
+    """
+    signature = inspect.signature(function)
+    by_name = partial(function, **{_VARIABLES: variables})
+    attempts = [partial(function, variables), by_name, partial(function)]
+    if _VARIABLES in signature.parameters:
+        attempts = [by_name, *attempts]
+    for attempt in attempts:
+        with suppress(TypeError):
+            signature.bind(*attempt.args, **attempt.keywords)
+            return attempt
+    raise ValueError(f"a function of instructions takes no argument or {_VARIABLES}; others need defaults")

@@ -16,9 +16,9 @@ from agenticx.core.agent import Agent
 from agenticx.core.context_variables import copied_variables
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict, check_result
 from agenticx.core.results import ExecutionResult
+from agenticx.core.run_agents import RunAgents, find_parent_turn
 from agenticx.core.run_stats import RunUsage, round_count
 from agenticx.core.task import Task
-from agenticx.core.turn_agents import RunAgents, turn_above
 from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
@@ -49,11 +49,12 @@ _CASE_TOOLS = {"case_resolved": "result", "case_not_resolved": "reason"}
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
-    """One turn and what is known of its answer.
+    """One turn of a run, and its answer.
 
-    `problem` is None for a result that can be returned; `code` is that of the error which ended the work, if one did.
-    `has_output` says that the answer is the object that was asked for, `is_resolved` is false if it says why the case
-    could not be resolved.
+    - `problem` says why the answer cannot be returned, None if it can.
+    - `code` is the code of the error that ended the turn, None without one.
+    - `has_output`: the answer is an object of the task's `output_type`.
+    - `is_resolved` is false if the answer says why the case could not be resolved.
     """
 
     text: str = ""
@@ -67,11 +68,11 @@ class _Attempt:
 
     @property
     def error(self) -> str | None:
-        """The reason why the run is no success, None if it is one."""
+        """The reason why the run failed, None if it succeeded."""
         return self.problem if self.is_resolved or self.problem else f"not_resolved: {self.text}".rstrip(": ")
 
     def refuse(self, reason: str) -> None:
-        """Take the answer back, which the guide rails refuse."""
+        """Drop the answer, because the guide rails refuse it."""
         self.text, self.tool_calls = "", ()
         self.problem, self.code, self.is_repeatable = f"guide_rail: {reason}", "hook_failed", True
 
@@ -80,10 +81,9 @@ class _Attempt:
 class Execution:
     """A run of `task`. `result` returns its outcome once `events` is exhausted.
 
-    Without a `session` each attempt is a conversation of its own, after the messages of `history`; in one, the next
-    attempt follows the refused one and the reason why it was refused. Where the code runs
-    in a turn, the attempts are child turns of it, which ask its gate unless there is a `gate`. Each guide rail may take
-    `rail_seconds`.
+    Without a `session` each attempt is a new conversation that begins with the messages of `history`. In a session the
+    next attempt follows the refused answer and the reason for the refusal. Inside a turn the attempts are child turns;
+    they ask `gate`, or without one the gate of their parent. Each guide rail may take `rail_seconds`.
     """
 
     agent: Agent[Any, Any]
@@ -121,17 +121,17 @@ class Execution:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run the attempts, at most `max_retry_limit` after the first, and yield their events.
 
-        They make `max_rounds` model calls at most, all together.
+        Together they make at most `max_rounds` model calls.
         """
         self._started = self.clock.monotonic()
         output_type = self.agent.output_type if self.task.output_type is None else self.task.output_type
         self._output = None if output_type is None else OutputType(output_type)
-        place = turn_above()
+        parent = find_parent_turn()
         for number in range(1, self.agent.max_retry_limit + 2):
-            session = self._session_below(place)
+            session = self._attempt_session(parent)
             if number > 1:
-                self._log_retry(number - 1, session.id if place is None else place.session_id)
-            turn, events = await self._begin_turn(session, place), list[Event]()
+                self._log_retry(number - 1, session.id if parent is None else parent.session_id)
+            turn, events = await self._begin_turn(session, parent), list[Event]()
             try:
                 async for event in turn:
                     if not events:
@@ -142,7 +142,7 @@ class Execution:
                 await turn.aclose()
             self._end_attempt(number, session, events)
             if self._attempt.problem is None:
-                async for event in self._check(number, place):
+                async for event in self._check(number, parent):
                     yield event
             if self._attempt.problem is None or not self._attempt.is_repeatable:
                 break
@@ -173,7 +173,7 @@ class Execution:
         )
 
     def fail(self, code: str, text: str, events: Sequence[Event] = ()) -> None:
-        """Make an error that ended the run, with the `events` of its turns, the outcome, unless an attempt has it."""
+        """Record the error that ended the run, with the `events` of its turns, unless the last attempt has its code."""
         if self._attempt.code == code:
             return
         self._attempt = replace(self._attempt, problem=f"{code}: {text}", code=code)
@@ -192,26 +192,26 @@ class Execution:
             _log.warning("retry", attempt=attempt, error=self._attempt.problem)
 
     def _report_refusal(self) -> None:
-        """Tell the agents of a conversation that goes on why its last answer was refused."""
+        """Add a reminder to a session that goes on: why its last answer was refused."""
         if self.session is not None:
             text = f"[reminder] The answer to this task was refused: {self._attempt.problem}"
             self.session.messages.append(UserMessage(content=clean_text(text), injected=True))
 
-    def _session_below(self, parent: Turn | None) -> Session:
-        """Return the session of an attempt; one of its own has workspace and mode of the turn above it."""
+    def _attempt_session(self, parent: Turn | None) -> Session:
+        """Return the session of an attempt; a new one has workspace and mode of the parent turn."""
         if self.session is not None:
             return self.session
         session = Session(messages=self.history)
         if parent is not None:
-            session.inherit(parent.session, parent.permission_mode)
+            session.inherit(parent.session, parent.permissions.mode)
         return session
 
     async def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
         await wait_for_abandoned_turn(session)
-        session.check_free()  # before its state, which the turn at work uses, is changed
+        session.check_free()  # before its state is changed, which a running turn uses
         if self._given is None:
             self._given = copied_variables({**session.state.context_variables, **self.context_variables})
-        variables = session.state.context_variables  # the dict stays the same, which the application may hold
+        variables = session.state.context_variables  # changed in place: the application may hold this dict
         variables.clear()
         variables.update(copied_variables(self._given))
         session.active_agent, self.agents.taken_over = self.agent.name, []
@@ -305,7 +305,7 @@ class Execution:
         return self.clock.real(left)
 
     def _read_budget(self) -> None:
-        """Make it the outcome that the budget's time is used up, which leaves no other attempt."""
+        """Make a used-up budget the problem of the attempt, which then is not repeated."""
         if self.budget is None:
             return
         try:
@@ -315,7 +315,7 @@ class Execution:
             attempt.problem, attempt.code, attempt.is_repeatable = f"{exc.code}: {exc}", exc.code, False
 
     def _read_modified(self) -> None:
-        """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""
+        """Read the object again from an answer that guide rails modified, if an object was asked for."""
         attempt = self._attempt
         if self._output is None or not attempt.has_output:
             return
@@ -325,7 +325,7 @@ class Execution:
             attempt.refuse(f"the modified result is no usable {self._output.name}: {exc}")
 
     async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
-        """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""
+        """Return the answer of a model to a guide rail, given in a turn of its own by the agent `name`."""
         organization_id = (self.agents.active or self.agent).organization_id
         model = self.acting.model if model is None else model
         rail = Agent(name=name, instructions="", model=model, organization_id=organization_id)
@@ -341,7 +341,7 @@ class Execution:
         try:
             await asyncio.shield(running)
         finally:
-            if not running.done():  # the rail is cut: the turn tells what it used before it ends
+            if not running.done():  # the rail is cancelled: the turn still reports its usage
                 stop.set()
                 await asyncio.wait({running}, timeout=user_code.GRACE_SECONDS / 2)
                 await cancel_and_wait(running)
@@ -353,12 +353,12 @@ class Execution:
 
 
 def _last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of a reply that nothing follows."""
+    """Return the calls of the last message, if it is a reply."""
     return messages[-1].tool_calls if messages and isinstance(messages[-1], AssistantMessage) else ()
 
 
 def _case_text(events: Sequence[Event]) -> str:
-    """Return what the call that ended the case said of it, which is the first that was not refused."""
+    """Return the argument of the call that ended the case, the first one that was not refused."""
     arguments = {event.data["tool_call_id"]: event.data["arguments"] for event in events if event.type == "tool_call"}
     for event in events:
         if event.type == "tool_result" and not event.data["is_error"] and event.data["name"] in _CASE_TOOLS:

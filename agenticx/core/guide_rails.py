@@ -46,10 +46,10 @@ class GuideRailContext:
     _ask: Callable[[str, str, Any], Awaitable[str]] = field(repr=False)
 
     async def ask(self, prompt: str, *, model: Any = None, name: str = "GuideRail") -> str:
-        """Return the answer of a model, by default that with which the task began.
+        """Return the answer of a model, by default the model with which the task began.
 
-        The call is a turn of the agent `name`, whose events, usage and cost are part of the run, within its budget.
-        Raises `TurnError` if it fails.
+        The call is a turn of the agent `name`; its events, usage and cost are part of the run, and it counts to the
+        run's budget. Raises `TurnError` if it fails.
         """
         return await self._ask(prompt, name, model)
 
@@ -61,7 +61,7 @@ class GuideRail(Protocol):
 
 
 def checked_rails(rails: Sequence[GuideRail]) -> tuple[GuideRail, ...]:
-    """Return the guide rails; raise `TypeError` for what is none."""
+    """Return the guide rails; raise `TypeError` if one is not a `GuideRail`."""
     check_sequence("guide_rails", rails, _RAILS)
     for rail in rails:
         if isinstance(rail, type):

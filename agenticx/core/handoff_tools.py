@@ -75,7 +75,7 @@ def _returned_agent(function: Callable[[], Any], owner: str) -> AnyAgent:
 
 
 def reachable_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
-    """Return the agents, and those to which they can hand over by declaration, at any depth, by their names."""
+    """Return by name the agents, and all that can be reached from them by declared handoffs."""
     found: dict[str, AnyAgent] = {}
     unread = list(agents)
     while unread:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from agenticx.call_errors import ExplainedModel
 from agenticx.core.agent import Agent
 from agenticx.core.guide_rails import GuideRailVerdict
 from agenticx.messages import ToolCall
@@ -23,10 +24,10 @@ else:
     _AnyAgent = Agent  # for pydantic, which would copy an agent to make it one of `Agent[Any, Any]`
 
 
-class Result(BaseModel, TurnChange):
-    """A tool's result that hands over to `agent` or changes the context variables; `value` is read by the model."""
+class Result(ExplainedModel, BaseModel, TurnChange, frozen=True, extra="forbid"):
+    """A tool's result that hands over to `agent` or changes the context variables; the model reads `value`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    by_position: ClassVar[str] = "value"
 
     value: str = ""
     agent: _AnyAgent | None = None
@@ -57,9 +58,9 @@ Response = ChatResponse
 class ExecutionStats:
     """The counts of a run and all of its attempts: `usage` and `cost_usd` as in the `final` event, and seconds.
 
-    `organization_id` is that of the agent with which the run began. `usage_by_organization` has the part of `usage`
-    that counts to each organization: a model call counts to that of the agent that acts, and so do the calls of turns
-    below an attempt and of guide rails. The fields can also be read as items, `stats["rounds"]`.
+    `organization_id` is the organization of the agent with which the run began. `usage_by_organization` divides
+    `usage`: a model call counts to the organization of the agent that acts, also in child turns of an attempt and in
+    guide rails. The fields can also be read as items, `stats["rounds"]`.
     """
 
     rounds: int

@@ -18,7 +18,7 @@ __all__ = ["RunUsage", "round_count"]
 
 
 class RunUsage:
-    """The agents that acted in each attempt of a run, by which its model calls count to organizations.
+    """The agents that acted in each attempt of a run, to count model calls by organization.
 
     `first` is the agent with which each attempt begins.
     """
@@ -28,7 +28,7 @@ class RunUsage:
         self._taken_over: dict[str | None, Sequence[Agent[Any, Any]]] = {}
 
     def begin_attempt(self, turn_id: str | None, taken_over: Sequence[Agent[Any, Any]]) -> None:
-        """Keep the agents to which the attempt hands over, a list that grows as it does."""
+        """Keep the list of agents that take over in the attempt; it grows while the attempt runs."""
         self._taken_over[turn_id] = taken_over
 
     def stats(self, events: Sequence[Event], *, rounds: int, seconds: float) -> ExecutionStats:
@@ -48,7 +48,7 @@ class RunUsage:
         )
 
     def _usages(self, events: Sequence[Event]) -> Iterator[tuple[str, Usage]]:
-        """Yield the organization of each model call: that of the agent that acts in the attempt."""
+        """Yield the organization of each model call: the organization of the agent that acts in the attempt."""
         acting, coming = self._first, iter(())
         for event in events:
             if event.type == "turn_started" and event.turn_id in self._taken_over:

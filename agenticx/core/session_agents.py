@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_sequence, check_type
 from agenticx.core.agent import Agent
 from agenticx.core.handoff_tools import reachable_agents
 from agenticx.errors import UnknownAgent
@@ -19,13 +19,14 @@ from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 __all__ = ["SessionAgents", "checked_agents"]
 
 _REMEMBERED_SESSIONS = 1_000
+_HOW_TO_ADD = "a hub has others with open_hub(agents=[…]), a studio with create_app(agents=[…])"
 
 
 class SessionAgents:
-    """The `AgentSource` of a hub: the agents that it was opened with.
+    """The `AgentSource` of a hub: the agents with which it was opened, and with which sessions were created.
 
-    In a session an agent of the same name that has taken over there takes the place of one, while this process keeps
-    it. `models` finds a model by name; `hooks` run while any agent acts.
+    While this process keeps a session, an agent that has taken over in it replaces the one of its name. `models` finds
+    a model by name; `hooks` run while any agent acts.
     """
 
     def __init__(
@@ -48,10 +49,27 @@ class SessionAgents:
     def check_name(self, name: str) -> None:
         """Raise `UnknownAgent` for the name of no agent."""
         if not self._by_name:
-            raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
+            raise UnknownAgent(f"unknown agent {name!r}: the session has its main agent only; {_HOW_TO_ADD}")
         if name not in self._by_name:
             known = ", ".join(map(repr, self._by_name))
-            raise UnknownAgent(f"unknown agent {name!r}; known agents: {known}; null stands for the main agent")
+            problem = f"unknown agent {name!r}; known agents: {known}; null stands for the main agent; {_HOW_TO_ADD}"
+            raise UnknownAgent(problem)
+
+    def add(self, agent: AgentDefinition[Any, Any]) -> None:
+        """Let sessions use one more agent, and the agents to which it can hand over.
+
+        Raises `ValueError` for a name that is taken.
+        """
+        if self._by_name.get(agent.name) == agent:
+            return
+        added = {each.name: each for each in checked_agents([cast("Agent[Any, Any]", agent)])}
+        for name, each in added.items():
+            if name in self._by_name and self._by_name[name] != each:
+                raise ValueError(
+                    f"the hub has another agent called {name!r}, and sessions store the name alone: give this one "
+                    "a name of its own, or one turn with hub.run(session_id, …, agent=agent)"
+                )
+        self._by_name |= added
 
     def find(self, name: str) -> Agent[Any, Any] | None:
         """Return the agent of that name, None if there is none."""
@@ -64,7 +82,7 @@ class SessionAgents:
         return agents.of(self._by_name[name] if taken_over is None or taken_over.name != name else taken_over)
 
     def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
-        """Return the agents of one turn; to find their models raises the error of `models`."""
+        """Return the agents of one turn; raises the error of `models` for a model that is not found."""
 
         def model_of(agent: Agent[Any, Any]) -> ChatModel:
             if override is not None or agent.model is None:
@@ -104,13 +122,14 @@ class _TurnAgents(TurnAgents):
 
 
 def checked_agents(agents: Iterable[Agent[Any, Any]]) -> tuple[Agent[Any, Any], ...]:
-    """Return the agents of a hub, with those to which they declare to hand over.
+    """Return the agents of a hub, and all agents that they reach by declared handoffs.
 
-    Raises `TypeError` for what is none, `ValueError` for a name that is taken.
+    Raises `TypeError` for anything other than an agent, `ValueError` for a name that is taken.
     """
+    check_sequence("agents", agents, "agents")
     checked = tuple(agents)
-    for agent in checked:
-        check_type("agents", agent, Agent, "agents of agenticx.core")
+    for index, agent in enumerate(checked):
+        check_type(f"agents[{index}]", agent, Agent, "an Agent")
     names = [agent.name for agent in checked]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"agents need names of their own; more than one is called {doubled[0]!r}")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agenticx.clocks import Clock
 from agenticx.core.chain_limits import ChainLimits
-from agenticx.core.memory import CURRENT_MEMORY, recent_sessions, session_memory
-from agenticx.core.modes import Mode, ModeKind, detect_mode
+from agenticx.core.prompt_modes import Mode, ModeKind, detect_mode
+from agenticx.core.session_memory import CURRENT_MEMORY, recent_sessions, session_memory
 from agenticx.knowledge.memory import Memory, UserMemory
 from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
 from agenticx.knowledge.shared_memory import SharedMemory
@@ -45,10 +45,10 @@ _log = get_logger(__name__)
 
 
 class SessionNotes:
-    """The vaults and the memory below AGX_HOME for the sessions of one hub, on one event loop.
+    """The vaults and the memory in AGX_HOME for the sessions of one hub, on one event loop.
 
-    The workers of a store with a shared place have one memory, which is there.
-    The parser and the indexes are imported and opened only once there is a vault.
+    Workers of a store with shared state have one memory, in that state. The parser and the indexes are imported and
+    opened only once there is a vault.
     """
 
     def __init__(self, settings: Settings, clock: Clock, store: Store) -> None:
@@ -78,7 +78,7 @@ class SessionNotes:
         return self._vaults
 
     def with_tools(self, toolbox: Toolbox) -> Toolbox:
-        """Return the tools with those for notes, while there is a vault; one of the application takes precedence."""
+        """Return the tools, with tools for notes if there is a vault; an application's tool of the same name stays."""
         if not self._registry.has_vaults():
             return toolbox
         from agenticx.knowledge.tools import session_note_tools
@@ -86,17 +86,17 @@ class SessionNotes:
         return Toolbox([*toolbox, *(tool for tool in session_note_tools() if tool.schema.name not in toolbox)])
 
     def tools_of(self, record: SessionRecord, toolbox: Toolbox) -> Sequence[Tool]:
-        """Return the tools of a session: all, or those that its record names; raises `ToolError` for unknown names."""
+        """Return the tools of a session: all, or the tools in its record; raises `ToolError` for unknown names."""
         available = self.with_tools(toolbox)
         if record.tools is None:
             return tuple(available)
         return tuple(available.only(name for name in record.tools if name in available or name not in OPTIONAL_TOOLS))
 
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
-        """Let the tools for notes and memory find the notes of the turn in which the caller runs; return these.
+        """Let the tools for notes and memory find the notes of the current turn, and return these notes.
 
-        A turn whose mode the user has chosen as vault has the limits of an `AgentChainRunner`. Without vaults there are
-        citations of passages that tools read elsewhere.
+        A turn for which the user has chosen the mode vault has the limits of an `AgentChainRunner`. Without vaults,
+        passages that tools read elsewhere can be cited.
         """
         recent = await self._recent_sessions(record)
         named = record if record.name is not None else replace(record, name=derive_name(turn.input))  # as it will be
@@ -151,7 +151,7 @@ class SessionNotes:
         return f"the worker on {self._worker!r} has no vault with this id; each worker has vaults of its own"
 
     def _remember(self, session_id: str, mode: Mode) -> None:
-        """Keep the mode for a next prompt that goes on with this one, of the 1,000 sessions used last."""
+        """Keep the mode for a next prompt that continues this one; the 1,000 sessions used last have one."""
         _keep_last(self._modes, session_id, mode)
 
     async def _recent_sessions(self, record: SessionRecord) -> Sequence[SessionRecord]:
@@ -165,7 +165,7 @@ class SessionNotes:
         return found
 
     async def folders(self) -> Collection[Path]:
-        """Return the folders of the vaults there are."""
+        """Return the folders of all vaults."""
         if not self._registry.has_vaults():
             return ()
         return [record.path for record in await run_in_thread(self._registry.list, name="agx vaults")]
@@ -177,7 +177,7 @@ class SessionNotes:
 
 
 class _ForeignPassages:
-    """The notes of a turn without vaults, in which passages that tools read elsewhere are cited."""
+    """The notes of a turn without vaults: passages that tools read elsewhere are cited."""
 
     mode = None
     mode_reason = ""
@@ -198,7 +198,7 @@ class _ForeignPassages:
 
 
 def _keep_last(kept: dict[str, T], session_id: str, value: T) -> None:
-    """Keep a value of the session; only the 1,000 sessions used last have theirs."""
+    """Keep a value for the session, and drop the values of all but the 1,000 sessions used last."""
     kept.pop(session_id, None)
     kept[session_id] = value
     while len(kept) > _KEPT_SESSIONS:

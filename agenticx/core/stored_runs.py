@@ -1,10 +1,10 @@
 """Runs of tasks as turns of stored sessions.
 
-A run is a turn of its session; the attempts, and the turns in which guide rails ask a model, are child turns of it. All
-are stored as they happen: after a crash the log shows what had begun, and the next run ends the open turns as
-interrupted. A run that waited for a person then waits on: where the same task is run again in its session, it goes on
-with the answer, in its turn, and the calls before the question do not run again. The agents of a session read what a
-run without an answer has done.
+A run is a turn of its session; its attempts, and the turns in which guide rails ask a model, are child turns. All are
+stored as they happen: after a crash the log shows what had begun, and the next run ends the open turns as interrupted.
+A run that waited for a person waits on: run again in its session, the same task continues in the old turn, with the
+answer, and the calls before the question do not run again. In a session, agents read the results of earlier runs, also
+of a run without an answer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from agenticx.core.execution import Execution
 from agenticx.llms.base import ChatModel
 from agenticx.messages import clean_text
 from agenticx.runtime import AsyncConfirmGate, Event
+from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
@@ -26,6 +27,7 @@ from agenticx.threads import run_in_thread
 if TYPE_CHECKING:
     from agenticx.sessions.hub.hub import Hub
     from agenticx.sessions.hub.open_hubs import OpenHub
+    from agenticx.sessions.log.session_record import TurnRecord
     from agenticx.sessions.store.base import Log, Store
 
 __all__ = ["StoredRuns"]
@@ -34,8 +36,8 @@ __all__ = ["StoredRuns"]
 class StoredRuns:
     """The sessions in which an executor stores its runs.
 
-    With a `store`, which is one that is open, or a URL as of `open_hub`, each run has a session of its own, or all
-    continue the session `session_id`; without one that is a session of an open hub. `model_of` finds a model by name.
+    With a `store`, an open one or a URL as for `open_hub`, each run has a new session, or all continue the session
+    `session_id`. Without a store, `session_id` is a session of an open hub. `model_of` finds a model by name.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class StoredRuns:
 
     @property
     def is_own(self) -> bool:
-        """True if the executor has a store of its own, in whose sessions no person answers."""
+        """True if the executor has a store of its own; no person answers in its sessions."""
         return self._store is not None
 
     async def events(self, execution: Execution) -> AsyncGenerator[Event, None]:
@@ -75,7 +77,13 @@ class StoredRuns:
         prompt, waiting = clean_text(execution.prompt), await hub.suspended_turn(session_id)
         turn_id = None if waiting is None or waiting.input != prompt else waiting.id
         work = _Work(execution, hub.store.log, session_id)
-        turn = await hub.run_work(session_id, prompt, work, turn_id=turn_id)
+        beginning = asyncio.create_task(hub.run_work(session_id, prompt, work, turn_id=turn_id), name="agx run")
+        try:
+            await asyncio.wait({beginning})  # not cancelled with the caller: the turn may be stored already
+        except asyncio.CancelledError:
+            await _end(hub, session_id, beginning)
+            raise
+        turn = beginning.result()
         tree, of_children, is_over, waits_on = TurnTree(), list[Event](), False, False
         try:
             async for item in hub.follow(session_id, after=turn.after_seq or 0):
@@ -105,7 +113,7 @@ class StoredRuns:
         await self._opened.aclose()
 
     async def _session_for(self, execution: Execution) -> tuple[OpenHub, str]:
-        """Return the session of a run and its hub: an open one, or that over the store."""
+        """Return the session of a run and its hub: an open hub, or the one over the store."""
         if self._store is None:
             from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
 
@@ -143,8 +151,19 @@ class StoredRuns:
         return open_store(self._settings.model_copy(update={"store_url": absolute_url(url)}), self._clock)
 
 
+async def _end(hub: OpenHub, session_id: str, beginning: asyncio.Task[TurnRecord]) -> None:
+    """End a run whose caller is cancelled as it begins, and wait for its end; another cancellation ends the wait."""
+    try:
+        await asyncio.wait({beginning})
+        if beginning.exception() is None:
+            await hub.stop(session_id)
+            await hub.wait_for_turn(session_id, beginning.result().id)
+    finally:
+        await cancel_and_wait(beginning)
+
+
 class _UnreadGate(AsyncConfirmGate):
-    """The gate of a hub whose requests nobody reads: the gate of the executor is asked instead."""
+    """The gate of a hub whose requests nobody reads; the gate of the executor is asked instead."""
 
     @property
     def is_given(self) -> bool:
@@ -152,7 +171,7 @@ class _UnreadGate(AsyncConfirmGate):
 
 
 class _Work:
-    """The work of a run's turn: its attempts and their checks, whose answer is that of the turn."""
+    """The work of a run's turn: the attempts and their checks; the answer of the run is the answer of the turn."""
 
     def __init__(self, execution: Execution, log: Log, session_id: str) -> None:
         self._execution = execution

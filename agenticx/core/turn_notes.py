@@ -10,8 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agenticx.core.context import NOTES_HEAD, ContextEnvelope, GivenPassage
-from agenticx.core.modes import Mode, ModeKind
+from agenticx.core.context_envelope import NOTES_HEAD, ContextEnvelope, GivenPassage
+from agenticx.core.prompt_modes import Mode, ModeKind
 from agenticx.errors import ToolError
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.index import VaultIndex
@@ -41,9 +41,9 @@ from agenticx.tools.visible import visible_path
 __all__ = ["SessionTurnNotes", "cite_passages"]
 
 _WINDOW_SHARE = 0.4
-"""The largest share of the model's window that notes may fill, with those of earlier turns."""
+"""The largest share of the model's window that the notes of this and of earlier turns may fill."""
 _RESERVED_CHARS = 16_000
-"""The room that the notes of a turn have in any case: about that of eight passages."""
+"""The least room that the notes of a turn have: about eight passages."""
 _TOKEN_CHARS = 3
 _UNKNOWN_WINDOW = 32_000
 _MAX_PINNED = 20
@@ -57,7 +57,7 @@ _WITHOUT_NOTES = "If the passages do not answer the question, search further, or
 
 _CANNOT_READ = "The notes of {name!r} cannot be searched now ({reason}); answer without them, and say so."
 _INDEX_ERRORS = (UnknownVault, VaultMissing, VaultUnreadable, sqlite3.Error, OSError)
-"""What a vault's index or folder raises that cannot be read."""
+"""The errors of an index or a folder of a vault that cannot be read."""
 
 T = TypeVar("T")
 
@@ -65,10 +65,11 @@ _log = get_logger(__name__)
 
 
 class SessionTurnNotes:
-    """The notes of one turn of a session, whose `access` says which vaults it may use; None for none.
+    """The notes of one turn of a session.
 
-    `words` are the person's own, where the message has more than these. `missing` are vaults that were chosen and are
-    not here, each with the reason. A vault that cannot be read ends no turn: the model is told, and the log.
+    `access` names the vaults that the session may use, None for no vault. `words` are the person's own words if the
+    message has more text. `missing` has the chosen vaults that cannot be used, each with the reason. A vault that
+    cannot be read ends no turn: a note for the model and a log line report it.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SessionTurnNotes:
         return self._mode.reason
 
     async def check_indexes(self) -> None:
-        """Open the indexes for a turn of mode vault; without one that can be read the mode is agent, and says so."""
+        """Open the indexes for a turn of mode vault; if none can be read the mode becomes agent, with the reason."""
         if self._mode.kind != "vault":
             return
         self._unreadable |= self._missing
@@ -176,7 +177,7 @@ class SessionTurnNotes:
     async def _pinned(
         self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget
     ) -> tuple[list[GivenPassage], list[str]]:
-        """Return the notes that `[[Note]]` in the text names, whole, and remarks on names of several notes or none."""
+        """Return the notes that `[[Note]]` in the text names, whole, and remarks on ambiguous and unknown names."""
         given: list[GivenPassage] = []
         remarks: list[str] = []
         for name in list(dict.fromkeys(NOTE_MARK.findall(text)))[:_MAX_PINNED]:
@@ -202,7 +203,7 @@ class SessionTurnNotes:
         return given, remarks
 
     async def _call(self, vault: Vault, function: Callable[[VaultIndex], T], otherwise: T) -> T:
-        """Return the result of `function` for a vault's index, or `otherwise` if that or the note cannot be read."""
+        """Return `function` of a vault's index, or `otherwise` if the index or the note cannot be read."""
         if vault.record.name in self._unreadable:
             return otherwise
         try:
@@ -232,7 +233,7 @@ class SessionTurnNotes:
     ) -> list[str]:
         """Return remarks on passages whose notes have changed; a pinned note is added to `given_notes` again.
 
-        Pinned notes are looked at, and notes with a passage that the conversation shows.
+        The pinned notes are checked, and the notes whose passages the conversation shows.
         """
         state, remarks = session.state, list[str]()
         pinned: dict[tuple[str, str], list[int]] = {}
@@ -268,7 +269,7 @@ class SessionTurnNotes:
     async def _found(
         self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget, remarks: list[str]
     ) -> list[GivenPassage]:
-        """Return the best of what a first search finds in all vaults; what it lacks is added to `remarks`."""
+        """Return the best passages of a first search in all vaults; missing vaults and the like go to `remarks`."""
         found_in: list[tuple[FoundPassage, Vault]] = []
         for vault in vaults:
             if vault.record.name in self._unreadable:
@@ -341,15 +342,15 @@ def _shows(session: Session, number: int) -> bool:
 
 
 def _with_place(session: Session, given: GivenPassage) -> GivenPassage:
-    """Return a passage that is to be given, or named if the conversation has it still."""
+    """Return a passage with its text, or by name alone if the conversation still has the text."""
     return replace(given, known=_shows(session, given.number))
 
 
 class _Budget:
-    """The characters that a turn may still add for notes, after the notes that are in the conversation already.
+    """The characters that a turn may still add for notes, besides the notes that the conversation has.
 
-    Where the notes in the conversation take too much room, the text of the oldest is left out. A note that does not fit
-    is named in `left_out`.
+    If the notes in the conversation take too much room, the text of the oldest is left out. A note that does not fit is
+    named in `left_out`.
     """
 
     def __init__(self, session: Session, limit: int) -> None:
@@ -360,7 +361,7 @@ class _Budget:
         self._make_room(min(limit // 2, _RESERVED_CHARS))
 
     def take(self, passage: Passage, *, is_pinned: bool = False) -> bool:
-        """Take the room for a passage, or name it; for one that a person named older ones make room."""
+        """Reserve room for a passage, or name it in `left_out`; older notes make room for one that a person named."""
         if is_pinned:
             self._make_room(len(passage.text))
         if len(passage.text) > self._left:
@@ -370,7 +371,7 @@ class _Budget:
         return True
 
     def _make_room(self, characters: int) -> None:
-        """Leave out the text of the oldest notes, until there is so much room or none is left."""
+        """Leave out the text of the oldest notes until there is enough room or none is left."""
         messages, end = list(self._session.messages), 0
         for index, message in enumerate(messages):
             if self._left >= characters:
@@ -385,7 +386,7 @@ class _Budget:
 
 
 def _has_notes(message: Message) -> bool:
-    """Return whether a message has notes that were given before a message of the person."""
+    """Return whether a message contains notes that were added in front of a message of the person."""
     return isinstance(message, UserMessage) and message.injected and message.content.startswith(NOTES_HEAD)
 
 

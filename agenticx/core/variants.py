@@ -9,17 +9,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import SettingsError, ToolError
-from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import current_turn
 from agenticx.runtime.budgets.budget import BudgetExceeded
 from agenticx.runtime.options import DEFAULT_COUNT, MAX_OPTIONS, MIN_OPTIONS, check_variants, run_options
 from agenticx.runtime.turn_agent import ToolResult
 from agenticx.sessions.files.options import UnknownOption, find_option
-from agenticx.subagents.inheritance import top_turn
 from agenticx.tools.artifacts.files import is_image_type
 from agenticx.tools.base import Assessment
 from agenticx.tools.context import ToolContext
 from agenticx.tools.registry import FunctionTool, tool
+from agenticx.untrusted_text import MATERIAL, frame_text, one_line
 
 __all__ = ["variant_tools"]
 
@@ -53,7 +52,7 @@ def _assess(arguments: Mapping[str, Any], _context: ToolContext) -> Assessment:
 async def run_variants(
     context: ToolContext, count: Count | None = None, models: Models | None = None, prompt: str | None = None
 ) -> ToolResult:
-    """Make several versions of what the user asks for, of which they pick one. It ends your turn with a list of them.
+    """Make several versions of what the user asks for, so that they pick one. It ends your turn with a list of them.
 
     Each version is made by an agent with your instructions and tools, from the files as they are now. Only for users
     who ask for several versions: it costs as much as so many answers.
@@ -84,7 +83,7 @@ async def retrieve_option(option_number: Annotated[int, Field(ge=1)], context: T
     """
     turn = current_turn()
     try:
-        option = find_option([] if turn is None else top_turn(turn).session.options, option_number)
+        option = find_option([] if turn is None else turn.lineage.root.session.options, option_number)
     except UnknownOption as exc:
         raise ToolError(str(exc)) from exc
     parts = [f"Option {option.number} ({one_line(option.model)}): {option.text or 'it has no answer.'}"]

@@ -67,10 +67,12 @@ def guide_pages() -> Sequence[GuidePage]:
 
 
 def guide_page(name: str) -> GuidePage:
-    """Return the page of that name; raise UnknownGuidePage for another one; reads files."""
+    """Return the page of that name, in upper or lower case; raise UnknownGuidePage for another one; reads files."""
     paths = {path.stem: path for path in _FOLDER.glob("*.md")}
+    name = name if name in paths else name.lower()
     if name not in paths:
-        names = similar_names(name, paths, number=3, cutoff=0.5) or sorted(paths)
-        raise UnknownGuidePage(f"no page of the guide is named {name[:80]!r}; there is: {', '.join(names)}")
+        similar = similar_names(name, paths, number=3, cutoff=0.7)
+        hint = f"did you mean {' or '.join(similar)}?" if similar else f"the pages: {', '.join(sorted(paths))}"
+        raise UnknownGuidePage(f"no page of the guide is named {name[:80]!r}; {hint}")
     text = paths[name].read_text("utf-8")
     return GuidePage(name=name, title=text.partition("\n")[0].removeprefix("# "), text=text)

@@ -8,8 +8,8 @@
     found = await vault.search("when does the lease end?")
     passages = {number: result.passage for number, result in enumerate(found.results, start=1)}
 
-`passages` are what a model is given by number; `check_citations(reply, passages, read)` compares each `[^n]` of its
-reply with the passage and the note as it is now.
+A model is given `passages` by number. `check_citations(reply, passages, read)` compares each `[^n]` of its reply with
+the passage and with the present note.
 
     words           terms of the index, stop words
     dates           dates in texts, in digits and with names of months
@@ -23,24 +23,26 @@ reply with the passage and the note as it is now.
     vectors         the file of these vectors, and the nearest ones
     vaults          vaults in use on an event loop
     citations       claims, facts, and their comparison
-    memory          what the user agreed to have remembered in all sessions; shared_memory: that of several workers
+    memory          texts that the user agreed to have remembered in all sessions; shared_memory: for several workers
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
     from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
-    from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
+    from agenticx.knowledge.memory import Memory, MemoryEntry, MemoryUnusable, UnknownMemory, UserMemory
+    from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note, passage_sha256
     from agenticx.knowledge.registry import (
         EmbeddingConsent,
         InvalidVault,
         UnknownVault,
         VaultRecord,
+        VaultRegistry,
         VaultUnreadable,
     )
     from agenticx.knowledge.search import FoundPassage, search_notes
@@ -54,34 +56,43 @@ __all__ = [
     "FoundPassage",
     "IndexState",
     "InvalidVault",
+    "Memory",
+    "MemoryEntry",
+    "MemoryUnusable",
     "NoteProblem",
     "NoteRecord",
     "NoteSearch",
     "ParsedNote",
     "Passage",
+    "UnknownMemory",
     "UnknownVault",
+    "UserMemory",
     "Vault",
     "VaultIndex",
     "VaultMissing",
     "VaultRecord",
+    "VaultRegistry",
     "VaultUnreadable",
     "Vaults",
     "check_citations",
     "parse_note",
+    "passage_sha256",
     "search_notes",
 ]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.knowledge.citations": ["CheckedCitation", "CitationStatus", "check_citations"],
         "agenticx.knowledge.index": ["IndexState", "NoteRecord", "VaultIndex"],
-        "agenticx.knowledge.parsing": ["ParsedNote", "Passage", "parse_note"],
+        "agenticx.knowledge.memory": ["Memory", "MemoryEntry", "MemoryUnusable", "UnknownMemory", "UserMemory"],
+        "agenticx.knowledge.parsing": ["ParsedNote", "Passage", "parse_note", "passage_sha256"],
         "agenticx.knowledge.registry": [
             "EmbeddingConsent",
             "InvalidVault",
             "UnknownVault",
             "VaultRecord",
+            "VaultRegistry",
             "VaultUnreadable",
         ],
         "agenticx.knowledge.search": ["FoundPassage", "search_notes"],

@@ -50,7 +50,7 @@ class DamagedFile(VaultUnreadable):
 
 
 class CacheFile:
-    """An SQLite file with one connection, used by one thread at a time, and others for changes beside it.
+    """An SQLite file with one connection for reading, used by one thread at a time, and others for changes.
 
     `prepare` makes the tables of an empty file, and returns whether the file can be used; if not, it is made anew and
     `was_rebuilt` is True. `generation` grows whenever another file is opened. All methods block and raise
@@ -80,7 +80,7 @@ class CacheFile:
             self._close_connection()
 
     def use(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Return `function(connection)`; if the file turns out to be damaged, that of a new, empty one."""
+        """Return `function(connection)`; if the file is damaged, call it again with a new, empty file."""
         with self._lock:
             with suppress(DamagedFile), self._translating():
                 return function(self._current())
@@ -89,7 +89,7 @@ class CacheFile:
 
     @contextmanager
     def changing(self) -> Generator[sqlite3.Connection]:
-        """Open a connection for changes, beside which `use` goes on reading what is committed."""
+        """Open a connection for changes; meanwhile `use` reads the committed state."""
         with self._lock:
             if self._is_read_only:
                 self._try_to_write()
@@ -111,7 +111,7 @@ class CacheFile:
 
     @contextmanager
     def _translating(self) -> Generator[None]:
-        """Raise errors of the file as those for the user, and remove it if it is damaged."""
+        """Translate errors of the file into errors for the user, and remove the file if it is damaged."""
         try:
             yield
         except sqlite3.Error as exc:
@@ -229,7 +229,7 @@ class CacheFile:
         connection.close()
 
     def _raise(self, error: OSError | sqlite3.Error) -> NoReturn:
-        """Raise the error for the user; the same if it is none of the file."""
+        """Raise the error for the user; an error that is not about the file is raised unchanged."""
         if isinstance(error, FileNotFoundError) and not self._path.parent.is_dir():
             raise _removed() from error
         if isinstance(error, sqlite3.Error):
@@ -242,7 +242,7 @@ class CacheFile:
         raise unusable_file(self._path, self._kind, error) from error
 
     def _cause(self, code: int) -> int:
-        """Return the error number of what SQLite reports, which it gives in general words only."""
+        """Return the error number of an error of SQLite, whose message is general."""
         if code not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
             return _ERRNOS[code]
         if self._path.is_dir():

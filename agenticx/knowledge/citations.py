@@ -1,19 +1,20 @@
 """Citations: the markers of a reply, each compared with the passage that it names.
 
-A model is given numbered passages and writes `[^n]` behind what it takes from one. Nothing judges the meaning of a
-sentence; what can be checked without a model is: numbers and dates, quoted text and code spans. They are compared after
-NFKC and case folding, without the signs of Markdown and with white space collapsed.
+A model is given numbered passages and writes `[^n]` after a statement from passage n. The meaning of a sentence is not
+judged. Numbers, dates, quoted text and code spans are checked, since this needs no model. They are compared after NFKC
+and case folding, without the signs of Markdown and with white space collapsed.
 
-1. The claim of a marker is the sentence in which it stands, or that ends just before it. The items of a list, the cells
-   of a table and headings are sentences of their own.
+1. The claim of a marker is the sentence that contains it, or that ends just before it. Items of a list, cells of a
+   table and headings are sentences of their own.
 2. A number is compared as a number: "40,000", "40.000" and "40000" are one; "1.2" may be a part of "1.2 to 1.8". The
    numbers of list items and of markers are no facts, neither in the sentence nor in the passage.
 3. A date is compared as a whole, in digits or with the name of a month: "2024-03-11" has "11 March", "March 2024" and
    "March 11, 2024", and no other day or month. The year may stand elsewhere in the passage, as under a heading "2024".
-4. Markers in code and in definitions (`[^1]: …`) are no citations, and neither are numbers that no passage has.
-5. A marker is the note's own, and no citation, if it lies between quotation marks or on a quoted line (`> …`), and the
-   quotation stands with that marker in a passage. Any other marker there is the reply's, as one behind the quotation
-   always is: for many a reply cites before the closing mark, or at the end of a quoted line.
+4. Markers in code and in definitions (`[^1]: …`, also `> [^1]: …`) are not citations; nor are markers with a number
+   that no passage has.
+5. A marker inside quotation marks or on a quoted line (`> …`) belongs to the note, and is not a citation, if a passage
+   has the quotation with that marker. Any other marker there is the reply's own: many replies cite before the closing
+   mark, or at the end of a quoted line. A marker after the quotation is always the reply's own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CitationStatus = Literal["verified", "located", "unsupported", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedCitation:
-    """A marker of a reply with what became of it.
+    """A marker of a reply with the result of its check.
 
     `quote` is the line of the passage that has most of the facts, verbatim, else its first line. `line_start` and
     `line_end` are the passage's lines and `quote_line` that of the quote: in the note as it is now, or as they were at
@@ -60,8 +61,8 @@ def check_citations(
 ) -> list[CheckedCitation]:
     """Return the citations of a reply in the order of their markers, one for each number in a sentence.
 
-    `passages` are those that the model was given, by number; `read` returns the text of a note as it is now, or None if
-    it is gone, and is called once for each path.
+    `passages` has the passages that the model was given, by number. `read` returns the present text of a note, or None
+    if the note is gone; it is called once for each path.
     """
     notes: dict[str, NoteText | None] = {}
     compared: dict[int, _ComparedPassage] = {}
@@ -127,11 +128,12 @@ class _ComparedPassage:
 
 # --- claims: sentences with markers -----------------------------------------------------------------------------------
 
-_MARKER = re.compile(r"(?<!\\)\[\^(\d{1,9})\](?!:)")
-_MARKER_BEHIND = re.compile(r"\s*\[\^\d{1,9}\](?!:)")
+_MARKER = re.compile(r"(?<!\\)\[\^(\d{1,9})\]")
+_MARKER_BEHIND = re.compile(r"\s*\[\^\d{1,9}\]")
 _BLOCK_START = re.compile(r"\s{0,12}(?:[-*+•]\s|\d{1,9}[.)]\s|#{1,6}\s|>\s?|\|)")
 _ITEM_SIGN = re.compile(r"\A(?:\s*(?:[-*+•]|\d{1,9}[.)]|#{1,6}|>)\s+)+")
-_DEFINITION = re.compile(r"\s{0,3}\[\^[^\]\s]{1,100}\]:")
+_DEFINITION = re.compile(r" {0,3}\[\^[^\]\s]{1,100}\]:")
+_QUOTE_SIGNS = re.compile(r"(?: {0,3}> ?){0,9}")
 _CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,1000})\1(?!`)")
 _QUOTE_PAIRS = ('""', "“”", "„“", "„”", "«»", "»«", "‹›", "「」", "『』", "‘’", "《》")
 _QUOTED = re.compile(
@@ -168,7 +170,7 @@ def _claims(reply: str, notes: _NoteMarkers) -> Iterator[tuple[str, list[int]]]:
 
 
 class _NoteMarkers:
-    """The markers that stand in the text of passages themselves, by which copies of them in a reply are known."""
+    """The markers in the texts of passages, to recognize copies of them in a reply."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self._text = "\n".join(_plain(_normalized(passage.text)) for passage in passages if "[^" in passage.text)
@@ -193,7 +195,7 @@ class _NoteMarkers:
         return quotation
 
     def _has(self, part: str) -> bool:
-        """Return True if a part of a quotation, which has words beside its markers, stands in a passage."""
+        """Return True if a passage has a part of a quotation; the part has words, not only markers."""
         text = _plain(_normalized(part)).strip(_AROUND)
         return _plain(_MARKER.sub("", part)).strip(_AROUND) != "" and _occurs(text, self._text)
 
@@ -205,7 +207,8 @@ def _blocks(reply: str) -> Iterator[str]:
     current: list[str] = []
     in_definition = False
     for number, line in enumerate(lines):
-        in_definition = bool(_DEFINITION.match(line)) or (in_definition and line.startswith(("    ", "\t")))
+        content = _QUOTE_SIGNS.sub("", line, count=1)
+        in_definition = bool(_DEFINITION.match(content)) or (in_definition and content.startswith(("    ", "\t")))
         is_left_out = in_definition or number in code
         if is_left_out or not line.strip() or _BLOCK_START.match(line):
             yield " ".join(current)
@@ -270,14 +273,14 @@ _PLAIN_SIGNS = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number, of whose readings the passage must have one, with all its values."""
+    """A number with its readings; the passage must have all values of one reading."""
 
     readings: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _DateFact:
-    """A date, of whose readings the passage must have one."""
+    """A date with its readings; the passage must have one of them."""
 
     readings: tuple[Date, ...]
 

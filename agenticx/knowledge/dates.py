@@ -20,7 +20,7 @@ __all__ = ["Date", "FoundDate", "dates_meant", "find_dates"]
 
 
 class Date(NamedTuple):
-    """A date, or a part of one; what is not said is None."""
+    """A date, or a part of a date; missing parts are None."""
 
     year: int | None
     month: int
@@ -39,7 +39,7 @@ class FoundDate:
 def find_dates(text: str) -> list[FoundDate]:
     """Return the dates of a text in their order; the days of "11–13 March" are several, with one place.
 
-    Not among them are a month alone, and what may be another number, such as "2024-03" or "11.3.".
+    A month alone is left out, and so is a text that may be another number, such as "2024-03" or "11.3.".
     """
     if not _DIGIT.search(text):
         return []
@@ -49,7 +49,7 @@ def find_dates(text: str) -> list[FoundDate]:
 
 
 def dates_meant(text: str) -> set[Date]:
-    """Return the dates that a text may mean: also months alone, and what may be another number, such as "2024-03"."""
+    """Return the dates that a text may mean, including months alone and texts such as "2024-03"."""
     found, rest = _dates_in_digits(text)
     loose = (date for pattern, read in _LOOSE_FORMS for date in _matches(rest, pattern, read))
     return {reading for date in chain(found, loose, _named_dates(rest)) for reading in date.readings}

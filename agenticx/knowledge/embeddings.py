@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """The name, which tells its vectors from those of others."""
+        """The name of the model, under which its vectors are stored."""
         ...
 
     @property
@@ -164,9 +164,9 @@ class VaultEmbeddings:
         return EmbeddingSearch(partial(self._nearest, vectors, vector), note)
 
     async def refresh(self, index: VaultIndex, *, seconds: float | None = None) -> bool:
-        """Have a vector made for each passage that has none; return whether that has ended after at most `seconds`.
+        """Make a vector for each passage without one, for at most `seconds`; return whether this has ended.
 
-        It ends early if the model cannot be used, or may not.
+        It ends early if the model cannot be used, or may not be used.
         """
         if not self._is_allowed:
             return True
@@ -263,7 +263,7 @@ class VaultEmbeddings:
         return [ids[sha256] for sha256 in lacking]
 
     async def _embed_patiently(self, texts: Mapping[bytes, str]) -> dict[bytes, Sequence[float] | None]:
-        """Return the vectors of texts, None for what the model refuses; raise `ModelError` if it stays unusable."""
+        """Return the vectors of texts, None for a refused text; raise `ModelError` if the model stays unusable."""
         pause = 1.0
         for attempt in range(1, _ATTEMPTS + 1):
             try:

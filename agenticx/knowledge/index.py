@@ -30,7 +30,7 @@ from agenticx.knowledge.vault import (
     scan_vault,
     skip_reason,
 )
-from agenticx.knowledge.words import index_text, match_key
+from agenticx.knowledge.words import fold_case, index_text, match_key
 from agenticx.tools.visible import visible
 
 __all__ = ["IndexState", "NoteRecord", "VaultIndex"]
@@ -113,8 +113,8 @@ class VaultIndex:
 
     It is a cache: a file that is damaged, of another version or of another folder is made anew; `was_rebuilt` is True
     then. All methods block and may be called from any thread; they raise `VaultUnreadable`, or `UnknownVault` once the
-    folder of the file is removed. One `refresh` runs at a time, also among processes; searches read beside it what is
-    committed. Notes that are on the disk and not yet indexed are found by path and name all the same.
+    folder of the file is removed. One `refresh` runs at a time, also among processes; meanwhile searches read the
+    committed state. Notes on the disk that are not indexed yet are already found by path and name.
     """
 
     def __init__(self, root: Path, file: Path) -> None:
@@ -263,9 +263,8 @@ class VaultIndex:
     def find_notes(self, name: str) -> list[NoteRecord]:
         """Return the notes that a name or path means, as in `[[name]]`: by path, else by file name, else by alias.
 
-        Of several whose names differ in case, suffix or Unicode form alone, those written just so are meant if there
-        are any: "todo.md" is not "todo.txt", and "todo" is both. A file name alone means the notes of that name in all
-        folders.
+        If names differ only in case, suffix or Unicode form, exact matches win: "todo.md" does not mean "todo.txt", and
+        "todo" means both. A file name alone means the notes of that name in all folders.
         """
         is_file_name = "/" not in name.strip().removeprefix("./") and match_key(name) == match_key(f"{name.strip()}.md")
         return self._find(name, _CONDITIONS[1:] if is_file_name else _CONDITIONS)
@@ -277,8 +276,8 @@ class VaultIndex:
     def linked_notes(self, path: str, name: str) -> list[NoteRecord]:
         """Return the notes to which the link `name` in the note at `path` leads.
 
-        A path is taken from the folder of that note, as in Markdown, and if it begins with dots from there alone; else
-        as `find_notes` does.
+        A path is relative to the note's folder, as in Markdown. A path without a match there, unless it begins with
+        dots, and a name are looked up as `find_notes` does.
         """
         from_folder = _from_folder(path, name)
         notes = [] if from_folder is None else self._find(from_folder, _CONDITIONS[:1])
@@ -363,9 +362,9 @@ class VaultIndex:
         self._waiting = {path: scan.notes[path] for path in paths}
 
     def _unindexed(self, key: str, written: str, known: set[str], *, is_path: bool) -> list[NoteRecord]:
-        """Return the notes of that path, or of that name, which are on the disk and not yet indexed, as they are now.
+        """Return the notes with this path or name that are on the disk and not indexed yet, as they are now.
 
-        A path is looked for on the disk too, as a scan may not have come to it.
+        A path is looked up on the disk too, since a scan may not have reached it.
         """
         waiting = self._waiting
         paths = [path for path in self._waiting_by_key.get(key, ()) if path in waiting]
@@ -501,7 +500,7 @@ def _written_so(notes: list[NoteRecord], name: str) -> list[NoteRecord]:
     All of them if none is, as for a name without its suffix.
     """
     if len(notes) > 1:
-        for form in (str, _composed, _folded):
+        for form in (str, _composed, fold_case):
             wanted = form(name)
             if same := [note for note in notes if f"/{form(note.path)}".endswith(f"/{wanted}")]:
                 return same
@@ -510,10 +509,6 @@ def _written_so(notes: list[NoteRecord], name: str) -> list[NoteRecord]:
 
 def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
-
-
-def _folded(text: str) -> str:
-    return _composed(text).casefold()
 
 
 def _escape_like(text: str) -> str:

@@ -1,8 +1,8 @@
 """The memory of a user: short texts that all sessions are given, kept in one file below AGX_HOME.
 
-1. The file has one JSON object per line and is written whole, to a new file that takes its place: a reader sees all of
-   a change or none of it, and nothing of a removed entry is left in it.
-2. Writers of several processes take turns by a lock on a file beside it; readers need none.
+1. The file has one JSON object per line. Each change writes a new file and renames it over the old one: a reader sees
+   all of a change or none of it, and nothing of a removed entry is left.
+2. Writers of several processes take turns by a lock on a second file; readers need no lock.
 3. Texts have no control or invisible characters: what a user agrees to is what models are given.
 """
 
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
-from agenticx.foreign_text import without_controls
 from agenticx.knowledge.words import index_text, query_words
 from agenticx.messages import clean_text, new_id
 from agenticx.private_files import acquire_lock, open_at_once, replace_file
 from agenticx.tools.visible import visible
+from agenticx.untrusted_text import without_controls
 
 __all__ = [
     "MAX_ENTRIES",
@@ -151,7 +151,7 @@ class UserMemory:
         return entry, True
 
     def remove(self, entry_id: str) -> MemoryEntry:
-        """Remove the entry of that id, of which nothing stays in the file, and return it."""
+        """Remove the entry with this id, so that the file has nothing of it, and return it."""
         with self._locked():
             entries = self.list()
             removed = next((entry for entry in entries if entry.id == entry_id), None)
@@ -222,10 +222,10 @@ class UserMemory:
 
 def search_entries(entries: Sequence[MemoryEntry], query: str, *, limit: int = 10) -> list[MemoryEntry]:
     """Return the entries that have words of the query, or words that begin so; those with most words first."""
-    wanted = query_words(_folded(query))
+    wanted = query_words(_without_accents(query))
     scored: list[tuple[int, int, MemoryEntry]] = []
     for place, entry in enumerate(entries):
-        words = "".join(sign if sign.isalnum() else " " for sign in index_text(_folded(entry.text)).lower())
+        words = "".join(sign if sign.isalnum() else " " for sign in index_text(_without_accents(entry.text)).lower())
         padded = f" {words}"
         if score := sum(f" {word}" in padded for word in wanted):
             scored.append((-score, -place, entry))
@@ -248,7 +248,7 @@ def check_room(entries: Sequence[MemoryEntry]) -> None:
         )
 
 
-def _folded(text: str) -> str:
+def _without_accents(text: str) -> str:
     """Return text without case and accents."""
     parts = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFC", "".join(sign for sign in parts if unicodedata.category(sign) != "Mn"))

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.knowledge.parsing import NoteText, Passage, note_lines, passage_sha256
 from agenticx.tools.context import ToolState
+from agenticx.untrusted_text import MATERIAL, frame_text, one_line
 
 __all__ = [
     "CITING",
@@ -36,7 +36,7 @@ _EMPTY_SHA256 = passage_sha256("")
 class NumberedPassage:
     """A passage that a model was given, with the id and the name of its vault; None if its path is a URL.
 
-    Of a passage that is not `whole`, the text is only the beginning; it may be found in its note by its hash.
+    A passage that is not `whole` has only the beginning of its text; its hash may find it in its note.
     """
 
     passage: Passage

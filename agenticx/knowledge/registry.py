@@ -36,7 +36,7 @@ NOTE_TOOLS = frozenset({"note_append", "note_links", "note_list", "note_read", "
 """The names of the tools that sessions have while there is a vault."""
 
 EmbeddingConsent = Literal["not_needed", "needed", "given", "refused"]
-"""Whether the person agreed that text of the notes is sent to the model's server; it need not be asked on this one."""
+"""The person's consent to send text of notes to the model's server; a server on this machine needs none."""
 
 _MAX_NAME_CHARS = 100
 _ID = re.compile(r"vault_[0-9a-f]{12}")
@@ -59,11 +59,11 @@ class InvalidVault(SettingsError):
 
 
 class UnknownVault(ToolError):
-    """A vault that is not there, or has been removed; the message lists those that are, or says how."""
+    """Raised for a vault that does not exist or was removed; the message lists the vaults, or says how to add one."""
 
 
 class VaultUnreadable(ToolError):
-    """A vault whose index or folder cannot be read or written now; the message says why, and what to do."""
+    """Raised if the index or the folder of a vault cannot be read or written; the message says why, and what to do."""
 
 
 def unusable_file(path: Path, kind: str, error: OSError) -> VaultUnreadable:
@@ -85,9 +85,9 @@ class VaultRegistry:
     """The vaults below AGX_HOME: a folder `vaults/ID` for each, with `vault.json`, the index and the vectors.
 
     All methods block. Several processes may use one registry: the id of a vault is a digest of its folder's path, so
-    that the same folder is added once, each file is written whole, and changes take turns. What changes something
-    raises `VaultUnreadable` if that cannot be written. `worker` is the host of this process where it is one of several
-    that share the sessions, each with vaults of its own.
+    that the same folder is added once, each file is written whole, and changes take turns. A change that cannot be
+    written raises `VaultUnreadable`. If several workers share the sessions, each has its own vaults, and `worker` is
+    the host of this process.
     """
 
     def __init__(self, home: Path, *, worker: str | None = None) -> None:

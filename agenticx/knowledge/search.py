@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,16 @@ from itertools import chain, islice
 from agenticx.errors import ToolError
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage, PassageSpan, note_lines, passage_sha256
-from agenticx.knowledge.words import NOTE_MARK, find_tags, index_text, match_key, query_words, tag_key, without_tags
+from agenticx.knowledge.words import (
+    NOTE_MARK,
+    find_tags,
+    fold_case,
+    index_text,
+    match_key,
+    query_words,
+    tag_key,
+    without_tags,
+)
 from agenticx.tools.patterns import compile_glob
 
 __all__ = ["FoundPassage", "Nearest", "path_filter", "search_notes"]
@@ -241,12 +249,8 @@ def path_filter(index: VaultIndex, wanted: str) -> Callable[[str], bool]:
     if any(sign in wanted for sign in "*?["):
         pattern = compile_glob(wanted if "/" in wanted else f"**/{wanted}")
         return lambda path: pattern.found_in(path)
-    key, folder = match_key(wanted), f"{_folded(wanted)}/"
-    return lambda path: match_key(path) == key or _folded(path).startswith(folder)
-
-
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
+    key, folder = match_key(wanted), f"{fold_case(wanted)}/"
+    return lambda path: match_key(path) == key or fold_case(path).startswith(folder)
 
 
 def _results(

@@ -1,4 +1,4 @@
-"""The memory of a user in the shared place of several workers, encrypted there."""
+"""The memory of a user in the shared state of several workers, encrypted there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agenticx.knowledge.memory import (
     unknown_entry,
 )
 from agenticx.messages import new_id
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 
 __all__ = ["SharedMemory"]
 
@@ -32,7 +32,7 @@ class SharedMemory:
     Two workers that save at once can exceed the limit by an entry, or both save the same text.
     """
 
-    def __init__(self, shared: SharedPlace) -> None:
+    def __init__(self, shared: SharedState) -> None:
         self._shared = shared
 
     def exists(self) -> bool:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.foreign_text import one_line
 from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
 from agenticx.knowledge.parsing import MAX_READ_CHARS, Passage, note_lines, parse_note, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, outdated_line, outdated_numbers, shown_passage
@@ -25,11 +24,12 @@ from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
 from agenticx.knowledge.words import query_words, tag_key
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolOutput
-from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.builtin.edits import file_write, write_file
 from agenticx.tools.context import ToolContext, ToolState
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible_path
+from agenticx.untrusted_text import one_line
 
 __all__ = ["CURRENT_VAULTS", "VaultAccess", "note_text", "note_tools", "read_passage", "session_note_tools"]
 
@@ -422,10 +422,10 @@ def _writing_tools(find: FindVaults) -> Sequence[Tool]:
     def assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         plan = plan_write(arguments, context)
         with _words_of_notes():
-            return file_write.assess(plan.arguments, plan.context)
+            return _assess_change(plan, context)
 
     @tool(risk="write", assess=assess_write)
-    async def note_write(path: str, content: str, context: ToolContext, vault: str | None = None) -> str:
+    async def note_write(path: str, content: str, context: ToolContext, vault: str | None = None) -> ToolOutput:
         """Create a note in a vault, or replace all of an existing one.
 
         Args:
@@ -436,12 +436,12 @@ def _writing_tools(find: FindVaults) -> Sequence[Tool]:
         arguments = {"path": path, "content": content, "vault": vault}
         plan = await run_in_thread(plan_write, arguments, context, name="agx vault")
         with _words_of_notes():
-            return str(await file_write.run(plan.arguments, plan.context))
+            return await write_file(**plan.arguments, context=plan.context)
 
     def assess_append(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         plan = plan_append(arguments, context)
         with _words_of_notes():
-            assessment = file_write.assess(plan.arguments, plan.context)
+            assessment = _assess_change(plan, context)
         heading, lines = arguments.get("heading"), _added_lines(arguments["text"])
         section = "" if heading is None else f" to its section {one_line(heading)!r}"
         reasons = (f"It adds {pluralize(len(lines), 'line')}{section}.", *assessment.reasons[1:])
@@ -450,7 +450,7 @@ def _writing_tools(find: FindVaults) -> Sequence[Tool]:
     @tool(risk="write", assess=assess_append)
     async def note_append(
         path: str, text: str, context: ToolContext, heading: str | None = None, vault: str | None = None
-    ) -> str:
+    ) -> ToolOutput:
         """Add text to the end of a note, or of one of its sections.
 
         Args:
@@ -462,10 +462,16 @@ def _writing_tools(find: FindVaults) -> Sequence[Tool]:
         arguments = {"path": path, "text": text, "heading": heading, "vault": vault}
         plan = await run_in_thread(plan_append, arguments, context, name="agx vault")
         with _words_of_notes():
-            done = str(await file_write.run(plan.arguments, plan.context))
-        return f"Appended to{done.removeprefix('Overwrote')}"
+            done = await write_file(**plan.arguments, context=plan.context)
+        return replace(done, text=f"Appended to{done.text.removeprefix('Overwrote')}")
 
     return note_write, note_append
+
+
+def _assess_change(plan: _Write, context: ToolContext) -> Assessment:
+    """Return the assessment of writing a note, `elsewhere` unless its vault is the workspace of the session."""
+    is_elsewhere = plan.context.workspace.resolve() != context.workspace.resolve()
+    return replace(file_write.assess(plan.arguments, plan.context), elsewhere=is_elsewhere)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,11 +56,11 @@ _CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\f\r")
 
 
 class VaultMissing(AgenticXError):
-    """A vault whose folder does not exist, is no folder or cannot be read at the moment."""
+    """Raised if the folder of a vault does not exist, is not a folder or cannot be read at the moment."""
 
 
 NoteVersion = tuple[int, int, int]
-"""Size, `mtime_ns` and inode of a file as its folder shows them, by which a change is noticed without reading the file.
+"""Size, `mtime_ns` and inode of a file, from the listing of its folder: they show a change without reading the file.
 
 A plain tuple, since each search makes one for each note: other objects would set off full garbage collections.
 """
@@ -86,9 +86,9 @@ class NoteContent:
 def scan_vault(root: Path) -> VaultScan:
     """Return the notes below `root`, as their folders list them; no note is read.
 
-    Not searched are folders that begin with a dot, `node_modules`, and what `.agxignore` files name (in the syntax of
-    .gitignore, in any folder of the vault). Raises `VaultMissing` if `root` cannot be listed; a folder further down
-    that cannot be is one of the problems.
+    Folders that begin with a dot, `node_modules` and paths in `.agxignore` files (in the syntax of .gitignore, in any
+    folder of the vault) are not searched. Raises `VaultMissing` if `root` cannot be listed; a subfolder that cannot be
+    listed is one of the problems.
     """
     scan = VaultScan()
     waiting = [("", IgnoreRules(), 0)]

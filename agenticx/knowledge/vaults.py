@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -21,6 +22,7 @@ from agenticx.knowledge.search import FoundPassage, search_notes
 from agenticx.knowledge.vault import VaultMissing
 from agenticx.knowledge.words import query_words
 from agenticx.logs import get_logger
+from agenticx.settings import ProviderVariables, provider_variables_key
 from agenticx.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -69,7 +71,6 @@ class Vault:
 
     `problem` says why its folder cannot be read, or the index cannot be read or brought up to date, if that is so; what
     needs an index that cannot be read raises `VaultUnreadable`, and `UnknownVault` once the vault has been removed.
-    `embeddings` is None unless an embedding model is set and can be used; else `embedding_problem` says why it cannot.
     """
 
     def __init__(
@@ -77,14 +78,15 @@ class Vault:
         record: VaultRecord,
         file: Path,
         clock: Clock,
-        embeddings: VaultEmbeddings | None = None,
-        embedding_problem: str | None = None,
+        embedders: _Embedders,
+        make_embeddings: Callable[[Embedder], VaultEmbeddings],
     ) -> None:
         self.record = record
         self.problem: str | None = None
         self._is_missing = False
-        self.embeddings = embeddings
-        self.embedding_problem = embedding_problem
+        self._embedders = embedders
+        self._make_embeddings = make_embeddings
+        self._embeddings: dict[ProviderVariables, VaultEmbeddings] = {}
         self._file = file
         self._clock = clock
         self._index: VaultIndex | None = None
@@ -107,9 +109,22 @@ class Vault:
         return self._index is not None and self._index.was_rebuilt
 
     def report_rebuilt(self) -> bool:
-        """Return whether the index was made anew, if that was not asked before."""
+        """Return True once if the index was made anew."""
         was_told, self._was_rebuilt_told = self._was_rebuilt_told, self.was_rebuilt
         return self.was_rebuilt and not was_told
+
+    @property
+    def embeddings(self) -> VaultEmbeddings | None:
+        """The search by meaning, None unless an embedding model is set and can be used."""
+        embedder, key = self._embedders.current, self._embedders.key
+        if embedder is not None and key not in self._embeddings:
+            self._embeddings[key] = self._make_embeddings(embedder)
+        return self._embeddings.get(key)
+
+    @property
+    def embedding_problem(self) -> str | None:
+        """A clause that says why an embedding model that is set cannot be used, None if it can."""
+        return self._embedders.problem
 
     @property
     def opened_index(self) -> VaultIndex | None:
@@ -218,8 +233,8 @@ class Vault:
     async def close(self) -> None:
         """End a run of the index and close its files."""
         self._stopped.set()
-        if self.embeddings is not None:
-            await self.embeddings.close()
+        for embeddings in self._embeddings.values():
+            await embeddings.close()
         if self._refresh is not None:
             await asyncio.wait({self._refresh})
         async with self._opening:
@@ -299,9 +314,7 @@ class Vaults:
         self._clock = clock or SystemClock()
         self._open: dict[str, Vault] = {}
         self._changing = asyncio.Lock()
-        self._embedding_model = embedding_model
-        self._embedder: Embedder | None = None
-        self._embedding_problem: str | None = None
+        self._embedders = _Embedders(embedding_model)
         self._consents: dict[str, dict[str, bool]] = {}
 
     async def list(self) -> list[Vault]:
@@ -377,15 +390,13 @@ class Vaults:
         """Close all indexes, and the connections of an embedding model that was given by name."""
         vaults, self._open = list(self._open.values()), {}
         await asyncio.gather(*(vault.close() for vault in vaults))
-        if self._embedder is not None and isinstance(self._embedding_model, str):
-            await cast("EmbeddingModel", self._embedder).aclose()
+        await self._embedders.aclose()
 
     def _prepared(self, records: Sequence[VaultRecord]) -> Sequence[VaultRecord]:
         """Return the records, with the embedding model and the consents for these vaults known; blocks."""
-        if self._embedding_model is None:
+        if not self._embedders.is_set:
             return records
-        if self._embedder is None:
-            self._embedder = self._resolved_embedder(self._embedding_model)
+        self._embedders.make()
         for record in records:
             consents = self._consents.setdefault(record.id, {})
             stored = self.registry.embedding_consents(record)
@@ -395,35 +406,73 @@ class Vaults:
             consents.update(stored)
         return records
 
-    def _resolved_embedder(self, model: Embedder | str) -> Embedder | None:
-        """Return the embedding model; if it cannot be used, the reason becomes `_embedding_problem`."""
-        try:
-            embedder = _resolve(model)
-        except SettingsError as exc:
-            problem = f"the notes are searched by words alone: {exc}"
-            if problem != self._embedding_problem:
-                _log.warning("notes are searched by words alone", reason=str(exc))
-            self._embedding_problem = problem
-            return None
-        self._embedding_problem = None
-        return embedder
-
     def _vault(self, record: VaultRecord) -> Vault:
         vault = self._open.get(record.id)
         if vault is None:
-            vault = self._open[record.id] = Vault(record, self.registry.index_file(record), self._clock)
+            make = partial(self._embeddings, record)
+            vault = Vault(record, self.registry.index_file(record), self._clock, self._embedders, make)
+            self._open[record.id] = vault
         vault.record = record  # it may have been removed and added with another name
-        if vault.embeddings is None:
-            vault.embeddings, vault.embedding_problem = self._embeddings(record), self._embedding_problem
         return vault
 
-    def _embeddings(self, record: VaultRecord) -> VaultEmbeddings | None:
-        if self._embedder is None:
-            return None
+    def _embeddings(self, record: VaultRecord, embedder: Embedder) -> VaultEmbeddings:
         from agenticx.knowledge.embeddings import VaultEmbeddings  # it imports numpy
 
         consents = self._consents.setdefault(record.id, {})
-        return VaultEmbeddings(self._embedder, self.registry.vectors_file(record), consents, self._clock)
+        return VaultEmbeddings(embedder, self.registry.vectors_file(record), consents, self._clock)
+
+
+class _Embedders:
+    """The embedding model of the vaults.
+
+    One that is given by name is made once for the turns of this process, and once for the turns of each other terminal
+    that it runs with the provider variables of that terminal.
+    """
+
+    def __init__(self, model: Embedder | str | None) -> None:
+        self._model = model
+        self._made: dict[ProviderVariables, Embedder] = {}
+        self._problems: dict[ProviderVariables, str] = {}
+
+    @property
+    def key(self) -> ProviderVariables:
+        """The provider variables for which the model is made."""
+        return provider_variables_key() if isinstance(self._model, str) else ()
+
+    @property
+    def is_set(self) -> bool:
+        """True if there is to be a model."""
+        return self._model is not None
+
+    @property
+    def current(self) -> Embedder | None:
+        """The model once `make` has made it, None if none is set or it cannot be used."""
+        return self._made.get(self.key)
+
+    @property
+    def problem(self) -> str | None:
+        """A clause that says why the model cannot be used, None if it can or none is set."""
+        return self._problems.get(self.key)
+
+    def make(self) -> None:
+        """Make the model if that is not done; blocks. If it cannot be used, `problem` says why."""
+        key = self.key
+        if self._model is None or key in self._made:
+            return
+        try:
+            self._made[key] = _resolve(self._model)
+            self._problems.pop(key, None)
+        except SettingsError as exc:
+            problem = f"the notes are searched by words alone: {exc}"
+            if problem != self._problems.get(key):
+                _log.warning("notes are searched by words alone", reason=str(exc))
+            self._problems[key] = problem
+
+    async def aclose(self) -> None:
+        """Close the connections of a model that was given by name."""
+        if isinstance(self._model, str):
+            for embedder in self._made.values():
+                await cast("EmbeddingModel", embedder).aclose()
 
 
 def _resolve(model: Embedder | str) -> Embedder:
@@ -432,6 +481,6 @@ def _resolve(model: Embedder | str) -> Embedder:
         raise SettingsError("search by meaning needs numpy; install it, or agenticx with the extra 'embeddings'")
     if not isinstance(model, str):
         return model
-    from agenticx.llms.catalog.resolve import resolve_embedding_model  # it imports the HTTP client
+    from agenticx.llms.providers.resolve import resolve_embedding_model  # it imports the HTTP client
 
     return resolve_embedding_model(model)

@@ -51,7 +51,7 @@ class PassageVectors:
         self._file.close()
 
     def lacking(self, hashes: Iterable[bytes]) -> list[bytes]:
-        """Return those of the passages that have no entry."""
+        """Return the passages without an entry."""
         statement = "SELECT sha256 FROM vectors WHERE model = ?"
         known = self._file.use(lambda connection: connection.execute(statement, (self._model,)).fetchall())
         there = {sha256 for (sha256,) in known}
@@ -83,7 +83,7 @@ class PassageVectors:
         return is_changed
 
     def keep_only(self, hashes: Collection[bytes]) -> None:
-        """Delete all entries but those of these passages, of this and other models."""
+        """Delete all entries of other passages, for this and other models."""
 
         def delete_others(connection: sqlite3.Connection) -> None:
             known = connection.execute("SELECT DISTINCT sha256 FROM vectors").fetchall()

@@ -10,7 +10,7 @@ from functools import cache
 
 from agenticx.settings import config_text
 
-__all__ = ["NOTE_MARK", "find_tags", "index_text", "match_key", "query_words", "tag_key", "without_tags"]
+__all__ = ["NOTE_MARK", "find_tags", "fold_case", "index_text", "match_key", "query_words", "tag_key", "without_tags"]
 
 NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
 """A note by its name, as in `[[Lease]]`, `[[Lease#Rent]]` or `[[Lease|the lease]]`; the group is the name."""
@@ -64,9 +64,14 @@ def query_words(query: str) -> list[str]:
     return ([word for word in words if word not in _stop_words()] or words)[:_MAX_WORDS]
 
 
+def fold_case(text: str) -> str:
+    """Return text in the form NFC and without case, for comparisons of names and paths."""
+    return unicodedata.normalize("NFC", text).casefold()
+
+
 def match_key(name: str) -> str:
     """Return the form of a note's name or path under which it is found: NFC, without case and without its suffix."""
-    key = unicodedata.normalize("NFC", name.strip()).casefold()
+    key = fold_case(name.strip())
     suffix = next((suffix for suffix in (".md", ".markdown", ".txt") if key.endswith(suffix)), "")
     return key.removesuffix(suffix)
 

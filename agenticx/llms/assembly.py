@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agenticx.argument_types import check_str, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.addresses import check_allowed, split_address
-from agenticx.llms.catalog.local_servers import LocalModel
-from agenticx.llms.catalog.resolve import (
+from agenticx.llms.providers.addresses import check_allowed, split_address
+from agenticx.llms.providers.local_servers import LocalModel
+from agenticx.llms.providers.resolve import (
     check_names,
     find_file_limits,
     find_model_facts,
@@ -38,6 +39,7 @@ from agenticx.settings import Settings, load_settings
 __all__ = ["OpenAIProvider", "resolve_model"]
 
 
+@explain_calls
 def resolve_model(
     name: str,
     *,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
-from agenticx.errors import ModelError
+from agenticx.errors import ModelError, ModelErrorCode
 from agenticx.llms.memory_estimate import MAX_CHAR_BYTES, estimate_fragment_bytes, measure_bytes
 from agenticx.llms.reply_limits import (
     MAX_ARGUMENT_CHARS,
@@ -44,6 +44,8 @@ __all__ = [
     "complete",
     "failed_reply_error",
     "inline_forms",
+    "largest_cost",
+    "output_limit",
     "receive_reply",
     "takes_output_schema",
 ]
@@ -210,9 +212,10 @@ class Attempt:
     """A notice that the call starts, or is retried, with `model`; it is no part of the reply.
 
     A call is only retried before its first delta. The attempt begins `wait_seconds` from now. `reason` says why there
-    is another attempt (None for a first one), and `spent` is the usage of the failed attempt before it, if known; no
-    `UsageDelta` has that. If `bounded`, there is a fallback and the sender ends the attempt after
-    `ModelRequest.attempt_seconds` without a delta; the receiver's own limit for the first delta does not apply then.
+    is another attempt (None for a first one), with the error `code` of the failure, and `spent` is the usage of the
+    failed attempt before it, if known; no `UsageDelta` has that. If `bounded`, there is a fallback and the sender ends
+    the attempt after `ModelRequest.attempt_seconds` without a delta; the receiver's own limit for the first delta does
+    not apply then.
     """
 
     model: str
@@ -220,6 +223,7 @@ class Attempt:
     reason: str | None = None
     bounded: bool = False
     spent: Usage | None = None
+    code: ModelErrorCode | None = None
 
 
 Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageDelta | Attempt | Finished
@@ -232,8 +236,8 @@ class ChatModel(Protocol):
     no other exception than `ModelError`; closing the iterator early closes the provider's socket. A stream that ends
     without a `Finished` was truncated (the caller decides how to treat it). Pings and comments yield nothing.
 
-    A model may also have methods `takes_output_schema` and `sampling_problems` and an attribute `inline_calls`; see the
-    functions `takes_output_schema`, `sampling_problems` and `inline_forms`.
+    A model may also have methods `takes_output_schema`, `sampling_problems` and `largest_cost`, and attributes
+    `inline_calls` and `output_limit`; see the functions of these names, and `inline_forms`.
     """
 
     @property
@@ -268,6 +272,25 @@ def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[I
         model = named(answered_by)
     supported: object = getattr(model, "inline_calls", ())
     return tuple(form for form in _INLINE_FORMS if form in supported) if isinstance(supported, tuple | list) else ()
+
+
+def output_limit(model: ChatModel) -> int | None:
+    """Return the largest number of tokens of a reply of `model`, None if unknown.
+
+    It is the model's attribute `output_limit`; without it the limit is unknown.
+    """
+    limit: object = getattr(model, "output_limit", None)
+    return limit if isinstance(limit, int) else None
+
+
+def largest_cost(model: ChatModel, usage: Usage) -> Decimal | None:
+    """Return the cost in US dollars of a call with this usage, None if a price is unknown.
+
+    Calls the model's method of the same name; without one the price is unknown. For a model with fallbacks it is the
+    highest of their costs.
+    """
+    find: Any = getattr(model, "largest_cost", None)
+    return None if find is None else find(usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class _IdentifierAllocator:
         self._numbers: dict[str, int] = {}
 
     def allocate(self, original: str) -> str:
-        """Return an identifier for `original` that differs from all those returned before."""
+        """Return an identifier for `original` that differs from all identifiers returned before."""
         number = self._numbers.get(original, 0) + 1
         while (fitted := self._rule.fit(original, number)) in self._assigned:
             number += 1

@@ -8,15 +8,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
+from agenticx.credentials.provider_keys import key_store
 from agenticx.errors import SettingsError, StoreError
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel, close_model
-from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, load_wire
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.model_catalog import ModelFacts
+from agenticx.llms.providers.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, load_wire
 from agenticx.logs import get_logger
-from agenticx.provider_keys import key_store
-from agenticx.settings import Settings
+from agenticx.settings import ProviderVariables, Settings, provider_variables_key
 from agenticx.threads import run_in_thread
 
 __all__ = ["ModelCache", "ModelSource", "NamedModels", "OwnModels", "own_models"]
@@ -29,33 +29,35 @@ _log = get_logger(__name__)
 class ModelCache:
     """A cache of the 64 models used last, made on first use; without a name, the model named by `default()`.
 
-    It is emptied whenever the stored keys change, so that no turn begins with an old key.
+    It is emptied whenever the stored keys change, so that no turn begins with an old key. Models made with the
+    variables of a terminal (`using_provider_variables`) are used with the same variables only.
     """
 
     def __init__(self, make: Callable[[str], ChatModel], default: Callable[[], str]) -> None:
         self._make = make
         self._default = default
-        self._default_name = ""
-        self._models: OrderedDict[str, ChatModel] = OrderedDict()
+        self._default_names: dict[ProviderVariables, str] = {}
+        self._models: OrderedDict[tuple[str, ProviderVariables], ChatModel] = OrderedDict()
         self._keys = key_store()
         self._keys_version = self._keys.version
         self._outdated: deque[ChatModel] = deque(maxlen=_MAX_MODELS)
 
     def get(self, name: str | None) -> ChatModel:
-        """Return the model of that name; raises an `AgenticXError` that lists the known ones for an unknown name."""
+        """Return the model of that name; raises an `AgenticXError` with the known names for an unknown one."""
         if (version := self._keys.version) != self._keys_version:
             self._keys_version = version
             self._outdated.extend(self._models.values())  # turns may still use them
             self._models.clear()
-        if not name and not self._default_name:
-            self._default_name = self._default()
-        spec = name or self._default_name
-        if spec not in self._models:
-            self._models[spec] = self._make(spec)
+        variables = provider_variables_key()
+        if not name and variables not in self._default_names:
+            self._default_names[variables] = self._default()
+        key = name or self._default_names[variables], variables
+        if key not in self._models:
+            self._models[key] = self._make(key[0])
             if len(self._models) > _MAX_MODELS:
                 self._models.popitem(last=False)
-        self._models.move_to_end(spec)
-        return self._models[spec]
+        self._models.move_to_end(key)
+        return self._models[key]
 
     async def aclose(self) -> None:
         """Close the connections of all cached models."""

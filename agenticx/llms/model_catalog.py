@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from agenticx.credentials.provider_keys import KeySource, ProviderKey, find_key, find_key_source
 from agenticx.errors import SettingsError
 from agenticx.llms.base import InlineForm
 from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.prices import ImagePrice, LongInputRates, Price
 from agenticx.llms.transport.hosts import ollama_url
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.provider_keys import KeySource, ProviderKey, find_key, find_key_source
 from agenticx.settings import config_layers, provider_setting
 
 __all__ = [
@@ -80,6 +80,12 @@ class Provider(BaseModel):
     def base_url_variable(self) -> str:
         """The variable that overrides its base URL, for example OPENAI_BASE_URL."""
         return f"{self.models_of or self.name}_BASE_URL".upper().replace("-", "_")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that may hold its key or its base URL."""
+        host = ("OLLAMA_HOST",) if self.base_url_variable == "OLLAMA_BASE_URL" else ()
+        return (*self.keys, self.base_url_variable, *host)
 
     def find_key(self) -> ProviderKey | None:
         """Return its key, see `provider_keys.find_key`; None if it has none."""

@@ -124,9 +124,9 @@ def messages_to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def in_given_shape(given: Sequence[object], read: Sequence[Message], result: Sequence[Message]) -> list[Any]:
-    """Return `result`, made of the messages `read` from `given`, with what was given in the place of each of them.
+    """Return `result` with each message that was `read` from `given` replaced by its original there.
 
-    Messages that are new in it are rows if `given` has any.
+    New messages are rows if `given` has any rows.
     """
     # The first is for speed, as in `_is_row`: looking at each of 100,000 messages would hold the loop.
     if _MESSAGE_TYPES.issuperset(map(type, given)) or not any(map(_is_row, given)):
@@ -328,7 +328,7 @@ def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
 
 
 def _payload(message: AssistantMessage) -> dict[str, Any]:
-    """Return a copy of what the provider of a reply expects back, {} if that is not of Chat Completions."""
+    """Return a copy of the state that a provider of Chat Completions expects back with its reply, else {}."""
     state = message.provider_state
     return deepcopy(state.payload) if state is not None and state.wire == WIRE else {}
 

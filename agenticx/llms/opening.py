@@ -45,7 +45,7 @@ async def open_reply(model: ChatModel, request: ModelRequest) -> OpenReply:
 
 @dataclass(frozen=True, slots=True)
 class _Transform:
-    """A change of each batch, and the function that returns what it held back."""
+    """A change of each batch, and the function that returns the deltas that were held back."""
 
     change: Callable[[Sequence[Delta]], Sequence[Delta]]
     flush: Callable[[], Sequence[Delta]]
@@ -133,7 +133,7 @@ class OpenReply:
         return batch
 
     async def _next_flushed(self, position: int) -> Sequence[Delta]:
-        """Return what the transforms from `position` on held back; then raise the failure, or end."""
+        """Return the deltas held back by the transforms from `position` on; then raise the failure, or end."""
         while position < len(self._transforms):
             self._flush_from = position + 1
             if rest := await self._transformed(self._transforms[position].flush(), position + 1):

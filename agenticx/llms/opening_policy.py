@@ -11,8 +11,17 @@ from typing import TypeVar
 
 from agenticx.clocks import Clock
 from agenticx.errors import ClockExpired, ModelError
-from agenticx.llms.base import Attempt, ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta, failed_reply_error
-from agenticx.llms.call_limits import largest_cost
+from agenticx.llms.base import (
+    Attempt,
+    ChatModel,
+    Delta,
+    Finished,
+    ModelRequest,
+    Usage,
+    UsageDelta,
+    failed_reply_error,
+    largest_cost,
+)
 from agenticx.llms.file_refusals import without_refused_files
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.logs import get_logger
@@ -125,9 +134,10 @@ class AttemptPlan:
     def has_fallback(self) -> bool:
         return self.index + 1 < len(self.models)
 
-    def announce(self, wait: float = 0.0, reason: str | None = None, spent: Usage | None = None) -> Attempt:
-        """Return the next attempt, with the current model."""
-        self.announced = Attempt(self.model.name, wait, reason, bounded=self.has_fallback, spent=spent)
+    def announce(self, wait: float = 0.0, error: ModelError | None = None, spent: Usage | None = None) -> Attempt:
+        """Return the next attempt, with the current model; the one before failed with `error`."""
+        reason, code = (None, None) if error is None else (str(error), error.code)
+        self.announced = Attempt(self.model.name, wait, reason, bounded=self.has_fallback, spent=spent, code=code)
         return self.announced
 
     def announce_after(self, error: ModelError, spent: Usage | None) -> Attempt | None:
@@ -135,13 +145,13 @@ class AttemptPlan:
         self.failed_attempts += 1
         wait = self.policy.wait(error, self.failed_attempts)
         if wait is not None:
-            return self.announce(wait, str(error), spent)
+            return self.announce(wait, error, spent)
         if not self.has_fallback or not _may_fall_back(error):
             error.args = ("; ".join([str(error), *self.earlier_failures]),)
             return None
         self.earlier_failures.append(f"{self.model.name} had failed before: {error}")
         self.index, self.failed_attempts = self.index + 1, 0
-        return self.announce(0.0, str(error), spent)
+        return self.announce(0.0, error, spent)
 
     def count(self, batch: Sequence[Delta]) -> None:
         """Add the counts of a batch to the current attempt's."""
@@ -216,7 +226,7 @@ async def _first_part(reply: OpenReply, plan: AttemptPlan) -> Sequence[Delta]:
     """Read up to the first batch with a part of the reply and return it; raises `ModelError` if there is none.
 
     Token counts are no part of the reply, since some providers send them before they know whether they can answer; the
-    batch returned begins with those that came before it.
+    batch returned begins with the counts of earlier batches.
     """
     batch = reply.first
     while batch is not None:

@@ -1,4 +1,4 @@
-"""The parameters of model calls that an application sets, and the refusal of those a model lacks."""
+"""The parameters of model calls that an application sets, and the refusal of parameters that a model lacks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Protocol, cast, get_args
 
+from agenticx.argument_types import is_encodable
+from agenticx.call_errors import explain_calls
 from agenticx.errors import ModelError
 
 __all__ = [
@@ -27,6 +29,7 @@ _MAX_SEED = 2**63
 _MAX_OUTPUT_TOKENS = 2**31 - 1  # a 32-bit field at some providers; no model has as many
 
 
+@explain_calls
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Sampling:
     """The parameters of model calls; a parameter that is None is left to the model, or to a less specific `Sampling`.
@@ -129,17 +132,9 @@ def _stop_texts(value: object) -> tuple[str, ...]:
         raise TypeError(f"stop must be a text or a list of texts, not {value!r}")
     if not texts or not all(cast("Sequence[str]", texts)):
         raise ValueError(f"stop must have at least one text, and none that is empty, not {value!r}")
-    if not all(map(_is_unicode, cast("Sequence[str]", texts))):
+    if not all(map(is_encodable, cast("Sequence[str]", texts))):
         raise ValueError("stop must not contain half of a surrogate pair")
     return tuple(cast("Sequence[str]", texts))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shortened(number: int) -> str:

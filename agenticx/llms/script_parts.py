@@ -98,7 +98,7 @@ def say(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
 
 
 def think(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
-    """Return reasoning text, split like that of `say`."""
+    """Return reasoning text, split as `say` splits text."""
     check_str("text", text)
     return _Batches(tuple((ThinkingDelta(piece),) for piece in _split(text, pieces)))
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self, assert_never
 
 from agenticx.argument_types import check_iterable
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, InlineForm, ModelRequest
@@ -69,6 +70,7 @@ class ScriptExhausted(ModelError, AssertionError):
     """Raised when the model is called more often than the script has replies."""
 
 
+@explain_calls
 class ScriptedModel:
     """A model that plays `replies` in order, one per call; `requests` records the requests.
 

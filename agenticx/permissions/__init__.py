@@ -1,11 +1,14 @@
-"""Permissions of calls: the rules of the user, the kinds of calls that a yes can cover, and the verdict.
+"""Permissions of calls: the user's rules, the rules that a confirmation can store, and the verdict about a call.
 
     verdict         allow, ask or deny: the one rule for asking, with the permission modes
     rules           a rule of the user, and the call that it looks at
-    command_rules   rules about shell commands: what they match in one
-    said            whether the user wrote what a call sends
-    kinds           the rules that a yes can store
-    advice          rules that cannot have an effect, or mean something else than they seem to
+    path_globs      globs of paths
+    path_rules      rules about paths: what they match in a call
+    command_rules   rules about shell commands: what they match in a command
+    user_texts      the check whether the user wrote what a call sends
+    kinds           kinds of commands, by their first words, such as `git commit`
+    offers          the rules that a confirmation can store
+    advice          warnings about rules without an effect, or with another effect than it seems
     explain         the verdict in sentences, for each part of a command
     rule_stores     where rules are kept
     trusted_files   the contents of AGENTS.md files that the user trusts
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from agenticx.permissions.rules import Call, Rule, parse_rule
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "PermissionMode", "Rule", "Verdict", "decide", "parse_rule"]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.permissions.rules": ["Call", "Rule", "parse_rule"],

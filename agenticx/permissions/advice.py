@@ -15,9 +15,9 @@ from agenticx.tools.visible import visible_line
 __all__ = ["advise", "advise_all", "holds_without_sandbox", "is_about_commands", "refuse_without_effect"]
 
 _SHELL = "bash_exec"
-_MAX_COMPARED = 200  # stricter rules with which one is compared
+_MAX_COMPARED = 200  # the most stricter rules that a rule is compared with
 _MAX_CHARS = 200
-# Tools that reach files, and whether they change them.
+# Tools for files: True if the tool changes files.
 _PATH_TOOLS: Mapping[str, bool] = {
     "file_edit": True,
     "file_read": False,
@@ -25,7 +25,7 @@ _PATH_TOOLS: Mapping[str, bool] = {
     "file_write": True,
     "list_files": False,
 }
-# Tools of whose calls each is asked about, whatever rules allow.
+# Tools that ask about each call, whatever rules allow.
 _ASKED_EACH_TIME: Mapping[str, str] = {
     "memory_save": "what later sessions will have is asked about each time",
 }
@@ -44,12 +44,12 @@ def refuse_without_effect(rule: Rule) -> None:
 
 
 def holds_without_sandbox(rule: Rule) -> bool:
-    """Return whether a rule allows commands of the shell also where there is no sandbox."""
+    """Return whether a rule allows shell commands even without a sandbox."""
     return rule.decision == "allow" and rule.tool == _SHELL and not rule.network_hosts and rule.sandboxed is None
 
 
 def is_about_commands(rule: Rule) -> bool:
-    """Return whether a rule that asks or denies is about commands of the shell too."""
+    """Return whether an ask or deny rule applies to shell commands too."""
     return rule.decision != "allow" and (rule.tool in (ANY_TOOL, _SHELL) or (rule.tool == EDITS and bool(rule.path)))
 
 
@@ -62,7 +62,7 @@ def advise(rule: Rule, rules: Sequence[Rule], tools: Collection[str] | None = No
 
 
 def advise_all(rules: Sequence[Rule], tools: Collection[str] | None = None) -> Mapping[str, Sequence[str]]:
-    """Return what `advise` says about each rule of which it says anything, by the id of the rule."""
+    """Return the advice on each rule by the rule's id; rules without advice are left out."""
     stricter = [one for one in rules if one.decision != "allow"][:_MAX_COMPARED]
     found = ((rule.id, tuple(_advise(rule, stricter, tools))) for rule in rules)
     return {rule_id: clauses for rule_id, clauses in found if clauses}
@@ -106,7 +106,7 @@ def _advise_about_words(rule: Rule) -> Iterator[str]:
 
 
 def _why_not_plain(rule: Rule) -> str | None:
-    """Return a clause that says why the words of a rule stand so in no command, None if they may."""
+    """Return a clause about why no command can have the words of a rule, None if one can."""
     if not rule.words or rule.command is None:
         return None
     commands = parse_command(rule.command)
@@ -127,7 +127,7 @@ def _why_not_plain(rule: Rule) -> str | None:
 
 
 def _decides_before(one: Rule, other: Rule) -> bool:
-    """Return whether a rule certainly is about all calls of another one, and decides before it."""
+    """Return whether `one` certainly matches all calls that `other` matches, and decides before it."""
     if one.id == other.id or not _is_stricter(one, other) or one.workspace not in (None, other.workspace):
         return False
     if one.tool not in (ANY_TOOL, other.tool) or one.digest not in (None, other.digest):

@@ -1,7 +1,7 @@
-"""Rules about shell commands: whether one matches a command line, or a part of it.
+"""Rules about shell commands: the check whether a rule matches a command line, or a part of it.
 
-A rule that allows matches a part only if bash certainly runs just that; one that asks or denies is looked for in
-everything that a command may run, and where that is not known, the answer is "unknown".
+An allow rule matches a part only if bash certainly runs exactly that part. An ask or deny rule matches if the command
+may run its words anywhere; the answer is "unknown" if a part of the command cannot be read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from agenticx.sandbox.hosts import cover
 from agenticx.tools.base import CommandPart, ShellCommand
 
 __all__ = [
+    "RUNNERS",
     "Match",
     "allows_part",
     "allows_wishes",
@@ -54,23 +55,25 @@ _GLOBAL_OPTIONS = {
 _RUNNING_OPTIONS = _names(
     """
     command config config-file eval exec exec-path extra-index-url file find-links globalconfig index-url init-file
-    loader makefile manifest-path node-options parser plugin plugins prefix python-executable rcfile require
-    resolve-plugins-relative-to rsh rulesdir script-shell shell template userconfig
+    init-hook load-plugins loader makefile manifest-path node-options parser plugin plugins prefix python-executable
+    rcfile require resolve-plugins-relative-to rsh rulesdir script-shell shell template userconfig
     """
 )
 _TAR_OPTIONS = """
     checkpoint-action index-file info-script new-volume-script rmt-command rsh-command to-command use-compress-program
 """
 _PIP_OPTIONS = "config-settings extra-index-url find-links index-url prefix python root target"
-# Those of programs that take abbreviations of options, and the options that only look like such an abbreviation.
+# Such options of programs that accept abbreviations of options, and harmless options that look like an abbreviation.
 _OWN_OPTIONS = {
     program: (_names(names), _names(others))
     for program, (names, others) in {
+        "apt": ("config-file option", ""),
+        "apt-get": ("config-file option", ""),
         "bsdtar": (_TAR_OPTIONS, "checkpoint"),
         "git": (
             """
-            cc-cmd config exec exec-path ext-diff header-cmd httpd open-files-in-pager receive-pack sendmail-cmd
-            smtp-server template textconv to-cmd upload-pack
+            authors-prog cc-cmd config exec exec-path ext-diff header-cmd httpd open-files-in-pager receive-pack
+            sendmail-cmd smtp-server template textconv to-cmd upload-pack
             """,
             "text",
         ),
@@ -84,30 +87,37 @@ _OWN_OPTIONS = {
         "tar": (_TAR_OPTIONS, "checkpoint"),
     }.items()
 }
-# Programs that take no abbreviation of an option, with further such options of theirs.
+_CONTAINER_OPTIONS = frozenset({"build-context", "mount", "privileged", "volume"})
+# Programs that accept no abbreviations of options, with further such options.
 _EXACT_OPTIONS = {
     **dict.fromkeys(
         _names("""
-        black bun cargo clippy cmake ctest deno dotnet eslint gh gofmt golangci-lint helm jest kubectl mocha poetry
-        prettier pytest ruff rustfmt rustup stylelint swift tsc uv vitest
+        black bun cargo clippy cmake ctest deno dotnet eslint gh gofmt golangci-lint jest mocha poetry prettier pytest
+        ruff rustfmt rustup stylelint swift tsc uv vitest
         """),
         frozenset[str](),
     ),
-    **dict.fromkeys(("docker", "podman"), frozenset({"build-context", "mount", "privileged", "volume"})),
+    "docker": _CONTAINER_OPTIONS,
     "go": frozenset({"C", "exec", "modfile", "overlay", "toolexec", "vettool"}),
     "gradle": frozenset({"build-file", "include-build", "init-script", "project-dir", "settings-file"}),
+    "helm": frozenset({"kubeconfig", "post-renderer"}),
     "just": frozenset({"chooser", "justfile", "set", "working-directory"}),
+    "kubectl": frozenset({"helm-command", "kubeconfig"}),
+    "podman": _CONTAINER_OPTIONS | {"conmon", "hooks-dir", "network-cmd-path", "runtime"},
     **dict.fromkeys(("pnpm", "yarn"), frozenset({"cwd", "dir", "registry", "use-yarnrc"})),
     **dict.fromkeys(("terraform", "tofu"), frozenset({"chdir", "from-module", "plugin-dir"})),
 }  # fmt: skip
-# The same of options with one letter, by program; they may stand in one word with others.
+# The same for options of one letter, by program; several letters may be in one word.
 _RUNNING_LETTERS = {
-    "cargo": "CZ", "cmake": "PECD", "docker": "v", "eslint": "c", "git": "O", "gmake": "fCEI", "gradle": "Ibcp",
-    "just": "fd", "make": "fCEI", "npm": "C", "pip": "ift", "pip3": "ift", "pnpm": "C", "podman": "v", "rsync": "e",
-    "tar": "IF", "yarn": "C",
+    "apt": "co", "apt-get": "co", "cargo": "CZ", "cmake": "PECD", "docker": "v", "eslint": "c", "git": "O",
+    "gmake": "fCEI", "gradle": "Ibcp", "just": "fd", "make": "fCEI", "npm": "C", "pip": "ift", "pip3": "ift",
+    "pnpm": "C", "podman": "v", "rsync": "e", "tar": "IF", "yarn": "C",
 }  # fmt: skip
+# Subcommands that run another program, for programs whose other subcommands do not.
+_RUNNING_WORDS = {"tox": frozenset({"devenv", "e", "exec"})}
 _RUNNING_LETTERS_OF_GIT = {"clone": "uc", "rebase": "x"}
-_RUNNERS = frozenset({("bundle", "exec"), ("pipenv", "run"), ("poetry", "run"), ("uv", "run")})
+RUNNERS = frozenset({("bundle", "exec"), ("pipenv", "run"), ("poetry", "run"), ("uv", "run")})
+"""Words before a program that only say what runs it."""
 
 _GIT_CHANGING = ("-c", "--config-env", "--exec-path=")
 # The long forms of short options, by program.
@@ -117,28 +127,29 @@ _LONG_OPTIONS = {
     "cp": {"--recursive": "r", "--force": "f", "--archive": "a"},
     "rm": {"--recursive": "r", "--force": "f", "--dir": "d", "--interactive": "i", "--verbose": "v"},
 }
-# Programs whose long options begin with one dash, so that a word is no set of letters.
+# Programs whose long options begin with one dash, so that a word is not a set of letters.
 _LONG_WITH_ONE_DASH = frozenset(
     {"clang", "find", "ffmpeg", "gcc", "go", "java", "javac", "ld", "openssl", "terraform", "tofu"}
 )
 
 
 def is_exactly(rule: Rule, command: ShellCommand) -> bool:
-    """Return whether a rule about an exact command is about this one."""
+    """Return whether an exact rule is about this command."""
     return rule.exact is True and rule.command == command.text
 
 
 def allows_wishes(rule: Rule, command: ShellCommand) -> bool:
-    """Return whether a rule that allows a command allows what it asks for beyond the sandbox."""
+    """Return whether an allow rule covers the command's requests for network, or for no sandbox."""
     if command.unsandboxed or rule.network is True:
         return not command.unsandboxed
     return not command.network or (command.network is not True and cover(rule.network_hosts, command.network))
 
 
 def allows_without_sandbox(rule: Rule, sandboxed: str | bool | None) -> bool:
-    """Return whether a rule holds in the sandbox that a command gets: not in a weaker one than it was made for.
+    """Return whether a rule holds in the sandbox that a command gets.
 
-    A rule with hosts holds only where they are enforced.
+    It does not hold in a weaker sandbox than it was made for. A rule with hosts holds only if the sandbox enforces
+    them.
     """
     made_for = "bubblewrap" if rule.network_hosts else rule.sandboxed
     return _STRENGTH[made_for] <= _STRENGTH[sandboxed or None]
@@ -148,14 +159,14 @@ _STRENGTH: dict[str | bool | None, int] = {None: 0, "landlock": 1, "bubblewrap":
 
 
 def may_be_allowed(command: ShellCommand) -> bool:
-    """Return whether rules about words can allow parts of a command; not behind a `cd`, which changes what they do."""
+    """Return whether rules about words can allow parts of a command; a `cd` in it could change what the parts do."""
     return command.parts is not None and all(part.words[0] not in ("cd", "pushd", "popd") for part in command.parts)
 
 
 def allows_part(rule: Rule, part: CommandPart) -> bool:
-    """Return whether a rule that allows words matches a part of a command.
+    """Return whether an allow rule about words matches a part of a command.
 
-    Its words must stand there without quotes, and no option may make the program run another one.
+    The part must begin with the rule's words, without quotes, and have no option that makes the program run another.
     """
     words = rule.words
     if rule.exact or part.bare_count < len(words) or part.words[: len(words)] != words:
@@ -165,19 +176,21 @@ def allows_part(rule: Rule, part: CommandPart) -> bool:
     if any(word[:1] in ("*", "?", "-") and ("*" in word or "?" in word) for word in part.words[len(words) :]):
         return False  # a file of the repository may be named like an option
     program = _without_runner(part.words)
-    return not any(_may_run_another(word, program) for word in _until_dashes(part.words[len(words) :]))
+    return not any(_may_run_another(word, program) for word in _until_dashes(part.words[len(words) :], program[0]))
 
 
-def _until_dashes(words: Sequence[str]) -> Sequence[str]:
-    """Return the words before `--`, after which there are no options."""
-    return words[: words.index("--")] if "--" in words else words
+def _until_dashes(words: Sequence[str], program: str) -> Sequence[str]:
+    """Return the words before `--`: after it there are no options, except options of git, as in `gh repo clone`."""
+    return words[: words.index("--")] if "--" in words and program.rpartition("/")[2] != "gh" else words
 
 
 def _may_run_another(word: str, words: Sequence[str]) -> bool:
-    """Return whether an argument of a command, which begins with `words`, may make it run another program."""
+    """Return whether an argument of the command `words` may make the command run another program."""
     program = words[0].rpartition("/")[2]
+    if word == "--":
+        return True  # the program passes what follows on, and that may be options
     if not word.startswith("-"):  # a variable of make may be a program
-        return program in ("make", "gmake", "just") and "=" in word
+        return (program in ("make", "gmake", "just") and "=" in word) or word in _RUNNING_WORDS.get(program, ())
     if word.startswith("--") or program in _LONG_WITH_ONE_DASH:
         return _is_running_option(program, word.lstrip("-").partition("=")[0]) or "-extld" in word
     letters = _RUNNING_LETTERS.get(program, "")
@@ -191,14 +204,14 @@ def _without_runner(words: Sequence[str]) -> Sequence[str]:
     start = 0
     while len(words) > start + 2:
         first, second = words[start : start + 2]
-        if (first, second) not in _RUNNERS and not (second == "-m" and "python" in first):
+        if (first, second) not in RUNNERS and not (second == "-m" and "python" in first):
             break
         start += 2
     return words[start:]
 
 
 def _is_running_option(program: str, name: str) -> bool:
-    """Return whether a long option of a program, without its dashes, may make it run another one."""
+    """Return whether a long option, given without its dashes, may make the program run another one."""
     if not name:
         return False
     if (exact := _EXACT_OPTIONS.get(program)) is not None:
@@ -208,9 +221,9 @@ def _is_running_option(program: str, name: str) -> bool:
 
 
 def find_in_command(rule: Rule, command: ShellCommand) -> Match:
-    """Return whether a command that a rule asks about or denies may be run in a command line, in whatever way.
+    """Return whether a command line may run, in any way, the command of an ask or deny rule.
 
-    "unknown" says that a part cannot be read that might be it.
+    "unknown" means that a part that cannot be read might run it.
     """
     if rule.exact:
         return "yes" if is_exactly(rule, command) else "no"
@@ -226,7 +239,7 @@ def find_in_command(rule: Rule, command: ShellCommand) -> Match:
 
 
 def _is_mentioned(words: Sequence[str], mentions: frozenset[str | None]) -> bool:
-    """Return whether a program that is not known may run a command, as its arguments have the words."""
+    """Return whether an unknown program may run the command `words`: its arguments have all of them."""
     program = words[0].rpartition("/")[2]
     return program in mentions and (
         None in mentions or all(name in mentions for word in words[1:] for name in re.findall(r"[\w.+-]+", word))
@@ -266,7 +279,7 @@ def _match(words: Sequence[str], run: Sequence[str | None]) -> Match:
 
 
 def _match_letters(program: str, words: Sequence[str], rest: Sequence[str | None]) -> Match | None:
-    """Match words that are short options, in whatever order and place; None if there are others."""
+    """Match words that are short options, in any order and place; None if there are other words."""
     if not words or not all(word[:1] == "-" and word[1:].isalnum() for word in words):
         return None
     long = _LONG_OPTIONS.get(program, {})

@@ -14,7 +14,8 @@ from agenticx.permissions.command_rules import (
     find_in_command,
     may_be_allowed,
 )
-from agenticx.permissions.kinds import describe, offer_rules, why_without_kind
+from agenticx.permissions.kinds import why_without_kind
+from agenticx.permissions.offers import describe, offer_rules
 from agenticx.permissions.rules import Call, Rule
 from agenticx.permissions.verdict import Verdict
 from agenticx.tools.base import CommandPart, ShellCommand
@@ -29,8 +30,8 @@ _MAX_CHARS = 200
 _DECIDERS = {
     "default": "No rule decides, so mode default does: reads are allowed, all else is asked about.",
     "accept_edits": (
-        "No rule decides, so mode accept_edits does: reads, changes of files of the workspace and commands"
-        " in the sandbox of bubblewrap without the network are allowed, all else is asked about."
+        "No rule decides, so mode accept_edits does: reads, changes of files of the workspace that the tool names"
+        " and commands in the sandbox of bubblewrap without the network are allowed, all else is asked about."
     ),
     "plan": "Mode plan decides: reads are allowed, all else is denied.",
     "auto": "No rule decides, so mode auto does: all is allowed that is not asked about in every mode.",
@@ -44,14 +45,15 @@ _DECIDERS = {
 
 
 def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequence[str]:
-    """Return the reasons of a verdict, what decides, about each part of a command too, and what a yes could store.
+    """Return the reasons of a verdict, what decided it, the parts of a command, and the rules that a yes could store.
 
-    `rules` are those with which it was decided.
+    `rules` are the rules that the verdict took into account.
     """
     held = [rule for rule in rules if rule.decision == "allow" and rule.holds_in(call.workspace)]
     shell = call.assessment.shell
     sandboxed = call.assessment.sandboxed
-    about = [rule for rule in held if rule.is_about(call) and allows_without_sandbox(rule, sandboxed)]
+    about = [rule for rule in held if rule.is_about(call) and rule.covers_all(call)]
+    about = [rule for rule in about if allows_without_sandbox(rule, sandboxed)]
     if verdict.decided_by == "untrusted":
         about = []  # which decides before a rule that allows
     parts = () if shell is None else _explain_command(shell, verdict, about)
@@ -61,7 +63,7 @@ def explain(call: Call, verdict: Verdict, rules: Sequence[Rule] = ()) -> Sequenc
 
 
 def explain_read(call: Call, verdict: Verdict) -> Iterator[str]:
-    """Yield a sentence about why a command is no read whose programs can all only read."""
+    """Yield a sentence about why a command does not count as a read although its programs only read."""
     command = call.assessment.shell
     if _is_beyond_parts(verdict) or command is None or not command.parts:
         return
@@ -93,26 +95,26 @@ def _explain_command(command: ShellCommand, verdict: Verdict, rules: Sequence[Ru
     if verdict.decision == "ask":
         found = command.unread or "more than plain words, quotes, pipes, `;`, `&&` and `||`"
         yield f"It has {found}: so it is not taken for a read, and no rule about its first words can allow it."
-    seen = dict.fromkeys(map(_shown, command.runs))
+    seen = dict.fromkeys(map(_command_text, command.runs))
     if len(seen) > 1:
         yield f"It may run: {'; '.join(islice(seen, _MAX_PARTS))}{'; …' if len(seen) > _MAX_PARTS else ''}."
 
 
 def _is_beyond_parts(verdict: Verdict) -> bool:
-    """Return whether a command is asked about whatever its parts are."""
+    """Return whether a command is asked about regardless of its parts."""
     return verdict.is_in_every_mode and verdict.decided_by != "untrusted"
 
 
 def _explain_matches(command: ShellCommand, rule: Rule) -> Iterator[str]:
     """Yield what in a command a rule that asks or denies is about, or may be about."""
     matches = ((run, find_in_command(rule, replace(command, runs=(run,), is_complete=True))) for run in command.runs)
-    found = dict.fromkeys((_shown(run), match) for run, match in matches if rule.words and match != "no")
+    found = dict.fromkeys((_command_text(run), match) for run, match in matches if rule.words and match != "no")
     for shown, match in islice(found, _MAX_PARTS):
         yield f"The rule {'is' if match == 'yes' else 'may be'} about `{shown}`."
 
 
 def _explain_part(part: CommandPart, command: ShellCommand, verdict: Verdict, rules: Sequence[Rule]) -> str:
-    shown, is_asked = f"`{_shown(part.words)}`", verdict.decision == "ask"
+    shown, is_asked = f"`{_command_text(part.words)}`", verdict.decision == "ask"
     if part.is_harmless and part.words[0] == "cd":
         end = "; no rule about first words allows what comes after it" if is_asked else ""
         return f"{shown} changes the folder to one of the workspace{end}."
@@ -153,5 +155,5 @@ def _explain_yes(call: Call, verdict: Verdict, rules: Sequence[Rule]) -> Iterato
         yield "A yes counts once: it cannot be remembered."
 
 
-def _shown(words: Sequence[str | None]) -> str:
+def _command_text(words: Sequence[str | None]) -> str:
     return visible_line(" ".join("…" if word is None else shlex.quote(word) for word in words), _MAX_CHARS)

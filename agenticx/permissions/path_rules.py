@@ -1,13 +1,14 @@
-"""Rules about paths that ask or deny: whether a call reaches a file that one is about.
+"""Ask and deny rules about paths: the check whether a call reaches a file that a rule is about.
 
-A path of an edit or a read is known. In a command, words that name a file are looked for; a folder that it may go
-through, and what cannot be read, make the answer "unknown".
+The paths of edits and reads are known. In a command, the words are compared with the rule's glob; a folder that the
+command may read in whole, or a part that cannot be read, makes the answer "unknown".
 """
 
 from __future__ import annotations
 
 from agenticx.permissions.command_rules import Match
-from agenticx.permissions.rules import EDITS, Call, Rule, may_match_below, path_matches
+from agenticx.permissions.path_globs import may_match_below, path_matches
+from agenticx.permissions.rules import EDITS, Call, Rule
 from agenticx.tools.base import NamedPath
 
 __all__ = ["find_path"]
@@ -16,7 +17,7 @@ _ANY_NAME = "\0"
 
 
 def find_path(rule: Rule, call: Call) -> Match:
-    """Return whether a call reaches a file that a rule with a path is about."""
+    """Return whether a call reaches a file that the rule's path matches."""
     assert rule.path is not None
     assessment = call.assessment
     if assessment.shell is not None:
@@ -49,7 +50,7 @@ def _match_word(rule: Rule, named: NamedPath) -> Match:
 
 
 def _match_folder(glob: str, folder: str, levels: int | None) -> Match:
-    """Return whether a glob is about all files of a folder, or may be about some in that many levels of folders."""
+    """Return whether a glob matches all files of a folder, or may match some, down to this many levels of folders."""
     if path_matches(glob, _ANY_NAME if folder == "." else f"{folder}/{_ANY_NAME}"):
         return "yes"
     return "unknown" if may_match_below(glob, "" if folder == "." else folder, levels) else "no"

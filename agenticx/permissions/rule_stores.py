@@ -14,16 +14,19 @@ import threading
 import tomllib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, SettingsError, StoreError
 from agenticx.messages import new_id
 from agenticx.permissions.rules import Rule, rule_from
 from agenticx.private_files import acquire_lock, file_signature, open_at_once, replace_file
-from agenticx.shared_place import SharedPlace
+
+if TYPE_CHECKING:
+    from agenticx.shared_state.state import SharedState
 
 __all__ = [
     "IMPORTED_FILE",
@@ -32,6 +35,7 @@ __all__ = [
     "RulesUnusable",
     "SharedRules",
     "UnknownRule",
+    "file_rules",
     "open_rules",
     "read_rule_file",
     "refuse_unused_file",
@@ -63,7 +67,7 @@ class RuleStore(Protocol):
         ...
 
     def add(self, rules: Iterable[Rule]) -> Sequence[Rule]:
-        """Add rules, and return them as they are stored, with an id and a time; none is stored twice."""
+        """Add rules and return them as stored, with an id and a time; no rule is stored twice."""
         ...
 
     def remove(self, rule_id: str) -> Rule:
@@ -71,7 +75,7 @@ class RuleStore(Protocol):
         ...
 
     def replace(self, rules: Iterable[Rule]) -> Sequence[Rule]:
-        """Store rules in place of all others, and return them."""
+        """Replace all stored rules by these, and return them."""
         ...
 
 
@@ -81,7 +85,7 @@ def _content(rule: Rule) -> str:
 
 
 def _merged(stored: Sequence[Rule], added: Iterable[Rule], clock: Clock) -> tuple[list[Rule], list[Rule]]:
-    """Return all rules, and those that were added or were there already."""
+    """Return all rules, and the stored form of each given rule, added now or stored before."""
     rules, own = list(stored), list[Rule]()
     by_content = {_content(rule): rule for rule in reversed(rules)}
     for rule in added:
@@ -167,9 +171,9 @@ _HEADER = "# Rules about calls: `agx permissions` lists, adds and removes them.\
 
 
 def read_rule_file(path: Path) -> Sequence[Rule]:
-    """Return the rules of a file; one without a `scope` has that of a workspace if it names one, else user.
+    """Return the rules of a file. A rule without a `scope` gets `workspace` if it names a workspace, else `user`.
 
-    Raises `RulesUnusable`, which names the rule and says what would be right.
+    Raises `RulesUnusable` with the rule's number and the correct form.
     """
     shown = repr(str(path))
     document = _read_document(path, shown)
@@ -220,7 +224,7 @@ def _rule_of(table: object, number: int) -> Rule:
 
 
 def _short_digest(fields: Mapping[str, Any]) -> str:
-    """Return a text that another table hardly has, so that no id of a rule without one is that of a stored rule."""
+    """Return a digest of a rule's fields for the id of a rule without one: other rules hardly get the same id."""
     return sha256(json.dumps(fields, sort_keys=True, default=str).encode(errors="replace")).hexdigest()[:8]
 
 
@@ -235,7 +239,7 @@ def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text  # which the rule's check refuses
+        return text  # the rule's check refuses it
 
 
 def _signature(path: Path) -> object:
@@ -255,12 +259,12 @@ def _table(rule: Rule) -> str:
 
 
 class SharedRules:
-    """A `RuleStore` in the place that several workers share, encrypted there; its copy is half a second old at most.
+    """A `RuleStore` in the shared state of several workers, encrypted; reads may be up to half a second old.
 
-    Without AGX_SECRET_FILE there are no rules, and none can be stored.
+    Without AGX_SECRET_FILE there are no rules, and no rule can be stored.
     """
 
-    def __init__(self, shared: SharedPlace, clock: Clock | None = None) -> None:
+    def __init__(self, shared: SharedState, clock: Clock | None = None) -> None:
         self._shared = shared
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -333,7 +337,13 @@ def _unusable_errors() -> Generator[None]:
         raise RulesUnusable(f"the rules in the database cannot be used: {exc}") from exc
 
 
-def open_rules(home: Path, shared: SharedPlace | None, clock: Clock | None = None) -> RuleStore:
+@lru_cache(maxsize=8)
+def file_rules(home: Path) -> FileRules:
+    """Return the rules of AGX_HOME for all turns without a hub, so that the file is parsed again only if it changed."""
+    return FileRules(home)
+
+
+def open_rules(home: Path, shared: SharedState | None, clock: Clock | None = None) -> RuleStore:
     """Return the rules of the user: of AGX_HOME, or of the place that several workers share."""
     return FileRules(home, clock) if shared is None else SharedRules(shared, clock)
 

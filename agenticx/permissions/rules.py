@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agenticx.errors import InvalidArguments
+from agenticx.permissions.path_globs import path_matches
 from agenticx.sandbox.hosts import Host, overlap, parse_hosts
 from agenticx.tools.base import Assessment
 
@@ -25,13 +27,13 @@ __all__ = [
     "ANY_TOOL",
     "EDITS",
     "Call",
+    "CallPart",
     "Rule",
     "RuleOrigin",
     "RuleScope",
-    "may_match_below",
     "parse_rule",
-    "path_matches",
     "rule_from",
+    "rule_or_none",
     "with_scope",
 ]
 
@@ -39,7 +41,7 @@ RuleScope = Literal["session", "workspace", "user"]
 RuleOrigin = Literal["answer", "command", "http"]
 
 ANY_TOOL = "*"
-"""The tool of a rule about all tools; such a rule never allows."""
+"""The `tool` of a rule about all tools; such a rule can ask or deny, but not allow."""
 EDITS = "edit"
 """The tool of a rule about all tools that change files of the workspace."""
 
@@ -53,7 +55,7 @@ _MAX_WILDCARDS = 20
 class Call:
     """A call as rules see it: the tool, its arguments, the tool's assessment, and the folder in which it works.
 
-    `digest` is that of a confirmation of the call, with which its arguments are JSON; it is "" if no rule needs it.
+    `digest` is the digest of a confirmation of the call, "" if no rule needs it; with a digest the arguments are JSON.
     """
 
     tool: str
@@ -62,23 +64,32 @@ class Call:
     workspace: Path
     digest: str = ""
 
+    def parts(self) -> Iterator[CallPart]:
+        """Yield each pair of a file and a host of the call; at least one part, `(None, None)` without either."""
+        return product(self.assessment.paths or (None,), self.assessment.hosts or (None,))
+
+
+CallPart = tuple[str | None, str | None]
+"""A file and a host of a call, None for a call without one."""
+
 
 class Rule(BaseModel):
     """A rule; `scope` says for how long or where it holds: one session, one workspace, or everywhere.
 
     - `path` is a glob of files of the workspace, relative to it: `*` matches within a name, `**` also folders.
-    - `command` are the first words of a shell command: `git commit` is about `git commit -m x`. With `exact` it is the
+    - `command` has the first words of a shell command: `git commit` matches `git commit -m x`. With `exact` it is the
       whole text of the command.
-    - With `exact` and a `digest` it is about one call of another tool: with these `arguments`, and with all that the
-      tool said it depends on.
-    - `host` is the host of an address, `*.example.com` all below it; `server` is that of a tool of MCP.
-    - `network` of a rule that allows is true if a command may have the network, or the hosts that it may reach, such
-      as pypi.org, *.example.com and example.com:8443. Another rule with it is about commands that may reach the
-      network, or one of those hosts.
-    - `sandboxed` is the sandbox of the commands that it allows; it allows none in a weaker one, or outside of any.
-    - `workspace` is the absolute path of the folder in which a rule of scope workspace holds.
-    - `origin` says how it was made: by an answer to a confirmation, by `agx permissions add`, or over HTTP; None for
-      one of a file that a person has written.
+    - With `exact` and a `digest` the rule matches one call of another tool: with these `arguments`, and with everything
+      else that the tool included in the digest.
+    - `host` is the host of an address; `*.example.com` matches all its subdomains. `server` is the MCP server of a
+      tool.
+    - `network` of an allow rule is true if a command may use the network, or lists the hosts that it may reach, such as
+      pypi.org, *.example.com and example.com:8443. In an ask or deny rule it matches commands that may reach the
+      network, or one of these hosts.
+    - `sandboxed` is the sandbox of the commands that it allows; the rule does not hold in a weaker one or without one.
+    - `workspace` is the absolute path of the folder in which a rule of scope `workspace` holds.
+    - `origin` says how the rule was made: by an answer to a confirmation, by `agx permissions add`, or over HTTP; None
+      for a rule in a file that a person has written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -152,7 +163,7 @@ class Rule(BaseModel):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words with which a command begins, empty for a rule without any."""
+        """The first words of the commands that the rule matches, empty for a rule without `command`."""
         return () if self.command is None or self.exact else tuple(self.command.split())
 
     @property
@@ -170,15 +181,17 @@ class Rule(BaseModel):
         return self.workspace is None or self.workspace == str(workspace)
 
     def is_about(self, call: Call) -> bool:
-        """Return whether the rule is about a call, as far as its tool, hosts and server decide it.
+        """Return whether the rule is about a call, by its tool, hosts and server.
 
-        A rule that allows must match all paths and hosts of the call, another one any of its hosts; for its path see
-        `path_rules`.
+        A rule is about a call with several files or hosts if it matches one of them; allow rules must cover all of them
+        together. For the path of an ask or deny rule see `path_rules`.
         """
         assessment = call.assessment
         if self.tool == EDITS:
             may_change = self.decision != "allow" and self.path is not None and assessment.shell is not None
             if not may_change and (assessment.risk != "write" or not assessment.paths):
+                return False
+            if self.decision == "allow" and assessment.elsewhere:
                 return False
         elif self.tool not in (ANY_TOOL, call.tool):
             return False
@@ -186,22 +199,26 @@ class Rule(BaseModel):
             return False
         if self.network is not None and self.decision != "allow" and not self._may_reach_network(assessment):
             return False
-        if (
-            self.path is not None
-            and self.decision == "allow"
-            and not (assessment.paths and all(path_matches(self.path, path) for path in assessment.paths))
-        ):
-            return False
-        check = all if self.decision == "allow" else any
-        matches = _host_matches if self.decision == "allow" else _hosts_overlap
-        if self.host is not None and not (
-            assessment.hosts and check(matches(self.host, host) for host in assessment.hosts)
-        ):
+        if self.decision == "allow":
+            if not any(self.covers(part) for part in call.parts()):
+                return False
+        elif self.host is not None and not any(_hosts_overlap(self.host, host) for host in assessment.hosts):
             return False
         return self.digest is None or self.digest == call.digest
 
+    def covers(self, part: CallPart) -> bool:
+        """Return whether this allow rule's path and host match a part of a call."""
+        path, host = part
+        return (self.path is None or (path is not None and path_matches(self.path, path))) and (
+            self.host is None or (host is not None and _host_matches(self.host, host))
+        )
+
+    def covers_all(self, call: Call) -> bool:
+        """Return whether this allow rule covers all files and hosts of a call that it is about."""
+        return all(map(self.covers, call.parts()))
+
     def _may_reach_network(self, assessment: Assessment) -> bool:
-        """Return whether a command may reach the network, or the hosts, that a rule is about which asks or denies."""
+        """Return whether a command may reach the network, or a host, of this ask or deny rule."""
         command = assessment.shell
         if command is None:
             return False
@@ -229,7 +246,7 @@ class Rule(BaseModel):
 
 
 def with_scope(rule: Rule, scope: RuleScope, workspace: str | None) -> Rule:
-    """Return a rule that has not been stored, with another scope; `workspace` is that of a rule of scope workspace."""
+    """Return an unstored rule with another scope; `workspace` is used for the scope `workspace` only."""
     return rule.model_copy(update={"scope": scope, "workspace": workspace if scope == "workspace" else None})
 
 
@@ -241,9 +258,9 @@ def _quoted(value: str) -> str:
 
 
 def parse_rule(words: str, *, workspace: str | None = None) -> Rule:
-    r"""Return the rule in a text; one without `workspace` holds everywhere.
+    r"""Return the rule in a text; a rule without `workspace` holds everywhere.
 
-    Raises `InvalidArguments`, which says what would be right.
+    Raises `InvalidArguments` with the correct form.
 
     >>> parse_rule('allow bash_exec command="git commit"').words
     ('git', 'commit')
@@ -294,6 +311,14 @@ def rule_from(fields: Mapping[str, Any]) -> Rule:
         ) from exc
 
 
+def rule_or_none(**fields: Any) -> Rule | None:
+    """Return an allow rule of scope session, None if a field is not valid, for example a path that begins with ~."""
+    try:
+        return Rule(decision="allow", scope="session", **fields)
+    except ValidationError:
+        return None
+
+
 def _sentence(message: str) -> str:
     return message.removeprefix("Value error, ")
 
@@ -309,65 +334,5 @@ def _host_matches(pattern: str, host: str) -> bool:
 
 
 def _hosts_overlap(pattern: str, host: str) -> bool:
-    """Return whether both may be of one server; `host` may have a `*` too."""
+    """Return whether one server may match both; `host` may have a `*` too."""
     return _host_matches(pattern, host) or _host_matches(host.lower(), pattern)
-
-
-def path_matches(pattern: str, path: str) -> bool:
-    """Return whether a path matches a glob; the work is at most the product of their numbers of names.
-
-    >>> [path_matches("src/**", path) for path in ("src/a.py", "src/b/c.py", "src", "lib/a.py")]
-    [True, True, False, False]
-    >>> [path_matches("**/*.md", path) for path in ("a.md", "docs/a.md", "a.mdx")]
-    [True, True, False]
-    """
-    names = pattern.split("/")
-    places = _after_any(names, {0})
-    for name in path.split("/"):
-        places = _after_any(names, _next_places(names, places, name))
-    return len(names) in places or (
-        len(names) - 1 in places and names[-1] == "**" and path.count("/") >= len(names) - 1
-    )
-
-
-def may_match_below(pattern: str, folder: str, levels: int | None) -> bool:
-    """Return whether a glob may match a file in a folder, at most `levels` below it; the workspace's own folder is "".
-
-    >>> [may_match_below("src/*/a.md", folder, 1) for folder in ("", "src", "src/b", "lib")]
-    [False, False, True, False]
-    """
-    names = pattern.split("/")
-    places = _after_any(names, {0})
-    for name in folder.split("/") if folder else ():
-        places = _after_any(names, _next_places(names, places, name))
-    shortest = (sum(name != "**" for name in names[place:]) for place in places if place < len(names))
-    return any(levels is None or count + (names[-1] == "**") <= levels for count in shortest)
-
-
-def _next_places(names: list[str], places: set[int], name: str) -> set[int]:
-    return {
-        place if names[place] == "**" else place + 1
-        for place in places
-        if place < len(names) and (names[place] == "**" or _name_regex(names[place]).fullmatch(name))
-    }
-
-
-def _after_any(names: list[str], places: set[int]) -> set[int]:
-    """Return the places in a glob, also those after a `**` that matches no more names; not after one at its end."""
-    found = set(places)
-    for place in range(len(names) - 1):
-        if place in found and names[place] == "**":
-            found.add(place + 1)
-    return found
-
-
-@lru_cache(maxsize=512)
-def _name_regex(glob: str) -> re.Pattern[str]:
-    """Return the regular expression of a glob of names; each `*` takes the first match of what follows it."""
-    first, *rest = (re.escape(part).replace(r"\?", ".") for part in re.split(r"\*+", glob))
-    if not rest:
-        return re.compile(first, re.DOTALL)
-    *middle, last = rest
-    # A lookahead and its group stand for an atomic group, which Python before 3.11.5 matches wrongly.
-    first_matches = (f"(?=(?P<part{n}>.*?{part}))(?P=part{n})" for n, part in enumerate(middle))
-    return re.compile(f"{first}{''.join(first_matches)}.*{last}", re.DOTALL)

@@ -1,8 +1,9 @@
 """The contents of AGENTS.md files that the user trusts, and the files of a prompt that lack that trust.
 
-1. Trust is in a content, by its SHA-256 digest, not in a path: a changed file is not trusted, a copy of it is.
-2. It is kept in `AGX_HOME/trusted_files.json` (mode 0600), which no tool reaches, or in the database that several
-   workers share. A writer of the file takes turns with others by a lock, and writes a new one that takes its place.
+1. The user trusts a content, by its SHA-256 digest, not a path: a changed file is not trusted, a copy of a trusted file
+   is.
+2. Trust is kept in `AGX_HOME/trusted_files.json` (mode 0600), which no tool can access, or in the database that several
+   workers share. Writers take turns by a lock; each writes a new file and renames it over the old one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -22,8 +23,10 @@ from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.logs import get_logger
 from agenticx.private_files import acquire_lock, file_signature, open_at_once, replace_file
-from agenticx.shared_place import SharedPlace
 from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
+
+if TYPE_CHECKING:
+    from agenticx.shared_state.state import SharedState
 
 __all__ = [
     "Digest",
@@ -74,15 +77,15 @@ class TrustStore(Protocol):
         ...
 
     def remove(self, digests: Iterable[str]) -> Sequence[TrustedFile]:
-        """Trust these contents no more, and return those of them that were trusted."""
+        """Remove the trust in these contents; return those that were trusted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The AGENTS.md files of a prompt: their text in it, and the digest of each by its name in the workspace.
+    """The AGENTS.md files of a prompt: their text in the prompt, and the digest of each file by its name.
 
-    Without a `trust` store none of them is trusted.
+    The name is relative to the workspace. Without a `trust` store no file is trusted.
     """
 
     prompt: str = ""
@@ -90,7 +93,7 @@ class Instructions:
     trust: TrustStore | None = field(default=None, repr=False)
 
     def untrusted(self) -> Sequence[str]:
-        """Return the names of those whose content the user does not trust now; all if the store is unusable. Blocks."""
+        """Return the names of the files that the user does not trust now; all if the store is unusable. Blocks."""
         if not self.digests or self.trust is None:
             return tuple(self.digests)
         try:
@@ -195,7 +198,7 @@ class SharedTrust:
     Without AGX_SECRET_FILE nothing is trusted, and nothing can be.
     """
 
-    def __init__(self, shared: SharedPlace, clock: Clock | None = None) -> None:
+    def __init__(self, shared: SharedState, clock: Clock | None = None) -> None:
         self._shared = shared
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -250,6 +253,6 @@ def _unusable_errors() -> Generator[None]:
         raise TrustUnusable(f"the trusted files in the database cannot be used: {exc}") from exc
 
 
-def open_trust(home: Path, shared: SharedPlace | None, clock: Clock | None = None) -> TrustStore:
+def open_trust(home: Path, shared: SharedState | None, clock: Clock | None = None) -> TrustStore:
     """Return the contents that the user trusts: of AGX_HOME, or of the place that several workers share."""
     return FileTrust(home, clock) if shared is None else SharedTrust(shared, clock)

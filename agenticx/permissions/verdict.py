@@ -1,22 +1,22 @@
 """The verdict about a call: allow it, ask the user, or deny it. The one rule for asking, wherever an agent runs.
 
-In this order, the first that speaks decides:
+The first of these that applies decides:
 
-1. a rule of the user that denies
-2. mode plan, in which nothing is changed
-3. what is asked about whatever rules say: protected paths, secrets, what cannot be checked, what leaves for another
-   provider, what is remembered
+1. a deny rule of the user
+2. mode plan: nothing may be changed
+3. calls that are always asked about, whatever rules allow: protected paths, secrets, commands that cannot be checked,
+   text to another provider, memory
 4. texts of others in the conversation, for calls that send data, run code outside of a sandbox or instruct agents
-5. a rule of the user that asks
-6. a rule of the user that allows
-7. the mode, and the risk that the tool has for this call
+5. an ask rule of the user
+6. allow rules of the user
+7. the mode, by the risk of this call and the files that it changes
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from agenticx.permissions.command_rules import (
     Match,
@@ -29,7 +29,7 @@ from agenticx.permissions.command_rules import (
 )
 from agenticx.permissions.path_rules import find_path
 from agenticx.permissions.rules import Call, Rule
-from agenticx.tools.base import Risk, ShellCommand
+from agenticx.tools.base import Assessment, Risk, ShellCommand
 
 __all__ = ["EVERY_MODE_RULES", "Decision", "PermissionMode", "Verdict", "decide", "stricter_mode"]
 
@@ -37,14 +37,8 @@ PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
 Decision = Literal["allow", "ask", "deny"]
 
 EVERY_MODE_RULES = frozenset({"protected", "discloses", "remembers", "unchecked", "untrusted", "unread", "resumed"})
-"""The reasons for which a call is asked about in every mode, whatever the rules and the agent's own gate are."""
+"""The values of `Verdict.decided_by` for calls that are asked about in every mode."""
 
-_ALLOWED: dict[PermissionMode, frozenset[Risk]] = {
-    "default": frozenset({"read"}),
-    "accept_edits": frozenset({"read", "write"}),
-    "plan": frozenset({"read"}),
-    "auto": frozenset({"read", "write", "execute"}),
-}
 _PLAN_REASON = (
     "The session is in plan mode, where only reading is allowed: "
     "describe the change instead; the user can leave plan mode to have it made."
@@ -110,21 +104,22 @@ def decide(
     has_gate: bool = True,
     sources: Sequence[str] = (),
     untrusted_files: Sequence[str] = (),
-    is_said: bool = False,
+    is_written_by_user: bool = False,
 ) -> Verdict:
     """Return the verdict about a call.
 
-    `rules` are those of the user that may hold for it. `has_gate` says that there is a confirm gate, given by the
-    application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
-    application's own functions need no permission. It never counts as one that only reads. While the conversation has
-    foreign texts, named by `sources` and `untrusted_files` (AGENTS.md files), a call is asked about that runs code
-    outside of a sandbox, that may change instructions of agents, or that sends what the user has not said (`is_said`)
-    and no rule allows; each confirmation names them.
+    `rules` are the user's rules that may match the call. `has_gate` is True if a confirm gate can be asked, an
+    application's own or a hub's. Without a gate a call of undeclared risk is allowed too, except in plan mode: the
+    application's own functions need no permission. Such a call never counts as a read.
+
+    `sources` and `untrusted_files` (AGENTS.md files) name the untrusted texts of the conversation; each confirmation
+    names them. If there are any, a call that no rule allows is asked about if it runs code outside of a sandbox, may
+    change instructions of agents, or sends text that the user did not write (`is_written_by_user`).
     """
     held = [rule for rule in rules if rule.holds_in(call.workspace) and rule.is_about(call)]
     is_own = call.assessment.undeclared and not has_gate
     sources = (*untrusted_files, *sources)
-    verdict = _decide(mode, call, held, is_own=is_own, has_sources=bool(sources) and not is_said)
+    verdict = _decide(mode, call, held, is_own=is_own, has_sources=bool(sources) and not is_written_by_user)
     if not sources or verdict.decision != "ask" or (call.assessment.risk == "read" and not call.assessment.sends):
         return verdict
     room = _SHOWN_IF_REMEMBERED if call.assessment.remembers else _SHOWN_SOURCES
@@ -169,7 +164,7 @@ def _decide(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, is_own: 
 
 
 def _may_serve_others(call: Call, rules: Sequence[Rule]) -> bool:
-    """Return whether a call could do what a text of others says: send data, run code that can, or instruct agents."""
+    """Return whether a call could act on an untrusted text: send data, run code that can, or instruct agents."""
     assessment = call.assessment
     if assessment.sends:
         return not _allowing(rules, call)
@@ -184,29 +179,44 @@ def _decide_by_mode(mode: PermissionMode, call: Call, rules: Sequence[Rule], *, 
         return Verdict("allow", "rule", reasons, allowing)
     if (command := assessment.shell) is not None and (command.network or command.unsandboxed):
         return Verdict("ask", "sandbox", assessment.reasons)
-    if assessment.contained_risk in _ALLOWED[mode]:
+    if _is_allowed_by(mode, assessment):
         return Verdict("allow", mode, assessment.reasons)
     if is_own:
         return Verdict("allow", "undeclared", assessment.reasons)
     return Verdict("ask", mode, assessment.reasons or (_RISK_REASONS[assessment.risk],))
 
 
+def _is_allowed_by(mode: PermissionMode, assessment: Assessment) -> bool:
+    match mode:
+        case "plan" | "default":
+            return assessment.risk == "read"
+        case "accept_edits":
+            return assessment.stays_in_workspace
+        case "auto":
+            return True
+        case _:
+            assert_never(mode)
+
+
 def _find(rules: Sequence[Rule], decision: Decision, call: Call) -> tuple[Rule | None, Rule | None]:
-    """Return the first rule of that decision that is about the call, and the first of which that is not known."""
-    unread: Rule | None = None
+    """Return the first rule with this decision that matches the call, and the first rule before it that may match.
+
+    A rule may match if the command cannot be read completely.
+    """
+    unknown: Rule | None = None
     for rule in rules:
         if rule.decision != decision:
             continue
         match = _match(rule, call)
         if match == "yes":
-            return rule, unread
+            return rule, unknown
         if match == "unknown":
-            unread = unread or rule
-    return None, unread
+            unknown = unknown or rule
+    return None, unknown
 
 
 def _match(rule: Rule, call: Call) -> Match:
-    """Return whether a rule that asks or denies is about a call, as far as its command and its path decide it."""
+    """Return whether the command and the path of an ask or deny rule match a call."""
     matches: set[Match] = {"yes"}
     if rule.command is not None:
         matches.add("no" if call.assessment.shell is None else find_in_command(rule, call.assessment.shell))
@@ -216,15 +226,28 @@ def _match(rule: Rule, call: Call) -> Match:
 
 
 def _allowing(rules: Sequence[Rule], call: Call) -> tuple[Rule, ...]:
-    """Return the rules that together allow all of a call, none if a part of it is left."""
+    """Return the rules that together allow all parts of a call; empty if they leave a part."""
     allowing = [rule for rule in rules if rule.decision == "allow"]
     command = call.assessment.shell
     if command is None:
-        return tuple(rule for rule in allowing if rule.command is None)[:1]
-    sandboxed = call.assessment.sandboxed
+        return _covering([rule for rule in allowing if rule.command is None], call)
+    sandboxed, allowing = call.assessment.sandboxed, [rule for rule in allowing if rule.covers_all(call)]
     allowing = [rule for rule in allowing if allows_wishes(rule, command) and allows_without_sandbox(rule, sandboxed)]
     whole = next((rule for rule in allowing if rule.command is None or is_exactly(rule, command)), None)
     return (whole,) if whole is not None else _allowing_parts(allowing, command)
+
+
+def _covering(rules: Sequence[Rule], call: Call) -> tuple[Rule, ...]:
+    """Return one rule that covers all files and hosts of a call, or else several that do so together."""
+    if (whole := next((rule for rule in rules if rule.covers_all(call)), None)) is not None:
+        return (whole,)
+    used: dict[str, Rule] = {}
+    for part in call.parts() if rules else ():
+        rule = next((rule for rule in rules if rule.covers(part)), None)
+        if rule is None:
+            return ()
+        used[str(rule)] = rule
+    return tuple(used.values())
 
 
 def _allowing_parts(rules: Sequence[Rule], command: ShellCommand) -> tuple[Rule, ...]:

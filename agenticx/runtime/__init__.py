@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from agenticx.runtime.agent_runtime import AgentRuntime
     from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
-    from agenticx.runtime.calls.asking import ask_person
+    from agenticx.runtime.calls.questions import ask_person
     from agenticx.runtime.compactor import ContextCompactor
     from agenticx.runtime.events import (
         Event,
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from agenticx.runtime.gates.pending import AsyncConfirmGate
     from agenticx.runtime.gates.terminal import SyncConfirmGate
     from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
-    from agenticx.runtime.interrupts import StopSignal
-    from agenticx.runtime.loop_detector import LoopDetector
+    from agenticx.runtime.interrupts import StopSignal, TurnInterrupted
+    from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
     from agenticx.runtime.run_results import RunResult, TurnError
     from agenticx.runtime.sanitizing import sanitize
-    from agenticx.runtime.session import Session
+    from agenticx.runtime.session import Option, Session
     from agenticx.runtime.steering import Steering
-    from agenticx.runtime.turn import current_turn
-    from agenticx.runtime.turn_context import TurnContext
+    from agenticx.runtime.summaries import is_summary
+    from agenticx.runtime.turn import Turn, current_turn
+    from agenticx.runtime.turn_context import TurnContext, TurnWork, WorkResult
     from agenticx.runtime.user_requests.requests import (
+        AnsweredBy,
         ConfirmAnswer,
         ConfirmClosed,
         ConfirmRequest,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         QuestionAnswer,
         QuestionClosed,
         QuestionRequest,
+        Remember,
         UnknownConfirm,
         UnknownQuestion,
         UserAnswer,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentHook",
     "AgentRuntime",
+    "AnsweredBy",
     "AsyncConfirmGate",
     "AutoApproveConfirmGate",
     "Block",
@@ -64,35 +68,44 @@ __all__ = [
     "HookContext",
     "HookRegistry",
     "LoopDetector",
+    "LoopVerdict",
+    "Option",
     "QuestionAnswer",
     "QuestionClosed",
     "QuestionRequest",
+    "RecordedCall",
+    "Remember",
     "RunResult",
     "RuntimeEvent",
     "Session",
     "Steering",
     "StopSignal",
     "SyncConfirmGate",
+    "Turn",
     "TurnContext",
     "TurnError",
+    "TurnInterrupted",
+    "TurnWork",
     "UnknownConfirm",
     "UnknownQuestion",
     "UserAnswer",
     "UserRequest",
+    "WorkResult",
     "ask_person",
     "current_turn",
     "encode_envelope",
     "envelope_adapter",
     "envelope_schema",
+    "is_summary",
     "sanitize",
 ]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.runtime.agent_runtime": ["AgentRuntime"],
         "agenticx.runtime.budgets.budget": ["Budget", "BudgetExceeded"],
-        "agenticx.runtime.calls.asking": ["ask_person"],
+        "agenticx.runtime.calls.questions": ["ask_person"],
         "agenticx.runtime.compactor": ["ContextCompactor"],
         "agenticx.runtime.events": [
             "Event",
@@ -106,15 +119,17 @@ __getattr__, __dir__ = lazy_names(
         "agenticx.runtime.gates.pending": ["AsyncConfirmGate"],
         "agenticx.runtime.gates.terminal": ["SyncConfirmGate"],
         "agenticx.runtime.hooks": ["AgentHook", "Block", "HookContext", "HookRegistry"],
-        "agenticx.runtime.interrupts": ["StopSignal"],
-        "agenticx.runtime.loop_detector": ["LoopDetector"],
+        "agenticx.runtime.interrupts": ["StopSignal", "TurnInterrupted"],
+        "agenticx.runtime.loop_detector": ["LoopDetector", "LoopVerdict", "RecordedCall"],
         "agenticx.runtime.run_results": ["RunResult", "TurnError"],
         "agenticx.runtime.sanitizing": ["sanitize"],
-        "agenticx.runtime.session": ["Session"],
+        "agenticx.runtime.session": ["Option", "Session"],
         "agenticx.runtime.steering": ["Steering"],
-        "agenticx.runtime.turn": ["current_turn"],
-        "agenticx.runtime.turn_context": ["TurnContext"],
+        "agenticx.runtime.summaries": ["is_summary"],
+        "agenticx.runtime.turn": ["Turn", "current_turn"],
+        "agenticx.runtime.turn_context": ["TurnContext", "TurnWork", "WorkResult"],
         "agenticx.runtime.user_requests.requests": [
+            "AnsweredBy",
             "ConfirmAnswer",
             "ConfirmClosed",
             "ConfirmRequest",
@@ -122,6 +137,7 @@ __getattr__, __dir__ = lazy_names(
             "QuestionAnswer",
             "QuestionClosed",
             "QuestionRequest",
+            "Remember",
             "UnknownConfirm",
             "UnknownQuestion",
             "UserAnswer",

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from agenticx.argument_types import check_int, check_str, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, ToolSchema, close_model, inline_forms
@@ -33,11 +34,12 @@ from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.messages import MAIN_AGENT, Message, ToolCall
 from agenticx.runtime.budgets.budget import settings_budget
-from agenticx.runtime.calls.authorization import CallAuthorizer
+from agenticx.runtime.calls.asking import close_resumed
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
 from agenticx.runtime.calls.tool_calls import ToolCalls
 from agenticx.runtime.channel import EventSink
+from agenticx.runtime.child_turns import TurnSuspended
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings
@@ -72,6 +74,7 @@ _DEFAULT_TOOL_ROUNDS = 10
 _log = get_logger(__name__)
 
 
+@explain_calls
 class AgentRuntime(RunMethods):
     """The engine that runs turns. It holds only collaborators, so one runtime can serve many sessions at once.
 
@@ -134,8 +137,7 @@ class AgentRuntime(RunMethods):
         self._request_builder = RequestBuilder(compactor=self._compactor, clocks=self._clocks)
         self._endings = Endings(clock=self._clock)
         self._gate = checked_gate(confirm_gate) or DefaultConfirmGate()
-        authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
-        self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
+        self._calls = ToolCalls(settings=self._settings, clock=self._clock)
 
     async def run_turn(
         self,
@@ -238,7 +240,7 @@ class AgentRuntime(RunMethods):
             parent = self.ended_turn(session, agent_path=ancestors, tools=tools, context=replace(context, turn_id=None))
             context = replace(context, parent=parent, budget=None)
         turn = self._new_turn(session, tools, agent_id, None, None, context)
-        turn.accepts_children = False
+        turn.children.close()
         return turn
 
     @property
@@ -279,7 +281,7 @@ class AgentRuntime(RunMethods):
             loop_detector=self._new_loop_detector(session),
             interrupts=Interrupts(self._seconds_of(context)),
             settings=self._settings,
-            turn_gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
+            gate=context.gate or (self._gate if context.parent is None else context.parent.permissions.gate),
             agents=context.agents or TurnAgents(partial(self._model_of, agent, context.parent), self.agent.hooks),
             context=context,
         )
@@ -341,6 +343,8 @@ class AgentRuntime(RunMethods):
         """
         try:
             await self._interruptible(turn, calls)
+        except TurnSuspended:
+            raise  # it has no end: it goes on after the next start
         except AgenticXError as failure:
             await self._endings.failed(turn, failure)
         finally:
@@ -354,7 +358,7 @@ class AgentRuntime(RunMethods):
 
         A partial answer after the time-out has the same limit again.
         """
-        turn.drop_previews()  # of an earlier process, unfinished at clients; the calls show their files again
+        turn.artifact_events.drop_previews()  # of an earlier process; the calls show their files again
         if turn.interrupts.fired:
             self._calls.cancel(turn, calls)
         try:
@@ -397,11 +401,11 @@ class AgentRuntime(RunMethods):
             elif turn.output.is_requested and (problem := await self._submit_text(turn, reply)):
                 self._request_correction(turn, reply, message_id, problem)
             elif turn.has_steering:
-                turn.append_reply(reply, message_id)
+                turn.history.append_reply(reply, message_id)
             else:
                 return await self._finish(turn, reply, message_id)
             turn.output.check_attempts()
-            if turn.output.is_complete or turn.ending is not None:
+            if turn.output.is_complete or turn.change.ending is not None:
                 return await self._endings.ended_by_call(turn, reply.text, message_id)
             turn.apply_handoff()
             self._endings.checkpoint(turn)
@@ -420,16 +424,16 @@ class AgentRuntime(RunMethods):
             result = await work(turn)
             return WorkResult(result) if isinstance(result, str) else result
         finally:
-            self._calls.authorizer.close_resumed(turn, "restart")
+            close_resumed(turn, "restart")
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await self._call(turn, request)
         turn.last_text = reply.text
-        if "after_model" in turn.hooks.overridden:
+        if "after_model" in turn.agent.hooks.overridden:
             try:
-                await turn.hooks.run_after_model(reply, turn.hook_context(), turn.report_hook_failure)
+                await turn.agent.hooks.run_after_model(reply, turn.hook_context(), turn.report_hook_failure)
             except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
-                turn.append_reply(replace(reply, provider_state=None), message_id)
+                turn.history.append_reply(replace(reply, provider_state=None), message_id)
                 raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
             reply = await self._with_inline_calls(turn, reply, request.tools)
@@ -467,7 +471,7 @@ class AgentRuntime(RunMethods):
         return await call_model(turn, turn.agent.model, request, self._clocks)
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
-        turn.append_reply(reply, message_id, calls)
+        turn.history.append_reply(reply, message_id, calls)
         turn.calling_replies.add(message_id)
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
         await check_for_loop(turn, calls, outcomes)
@@ -478,13 +482,13 @@ class AgentRuntime(RunMethods):
 
     def _request_correction(self, turn: Turn, reply: Reply, message_id: str, problem: str) -> None:
         """Append a reply that is not the requested object, and a reminder that tells the model why."""
-        turn.append_reply(reply, message_id)
-        turn.append_reminder(problem)
+        turn.history.append_reply(reply, message_id)
+        turn.history.append_reminder(problem)
 
     async def _finish(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
         """End the turn with a reply: the answer, or `calls` for the application to run."""
         turn.steering.close()
-        turn.append_reply(reply, message_id, calls)
+        turn.history.append_reply(reply, message_id, calls)
         reason = "answer" if reply.is_whole else "partial"
         if turn.agent.endings_by_text:
             reason = turn.agent.ending_of(reply.text) or reason
@@ -519,20 +523,20 @@ class AgentRuntime(RunMethods):
                 "the model keeps making calls that name no tool or cannot be read", code="provider.bad_reply"
             )
         turn.reminded_of_tools = True
-        turn.append_reply(reply, message_id)
-        tool_names = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
-        turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {tool_names}.")
+        turn.history.append_reply(reply, message_id)
+        tool_names = ", ".join([*turn.agent.tools.names, *turn.output.tool_names]) or "none; answer in text"
+        turn.history.append_reminder(f"Your last call named no tool or could not be read. The tools are: {tool_names}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
         """Make one more model call, without tools, for an answer from the results so far."""
         text = "You are out of rounds or time. Without calling tools, say what you found and what is missing."
-        turn.append_reminder(text)
+        turn.history.append_reminder(text)
         request = replace(await self._request_builder.prepare(turn), tools=(), tool_choice="none", output_schema=None)
         try:
             reply, message_id = await self._think(turn, request)
         except ModelError as failure:
             return await self._answer_from_results(turn, failure)
-        turn.append_reply(reply, message_id)
+        turn.history.append_reply(reply, message_id)
         if not reply.text.strip() and (text := self._results_as_answer(turn)):
             return await self._endings.partial_answer(turn, text)
         await self._endings.final(turn, reply.text, message_id, "partial")
@@ -545,7 +549,7 @@ class AgentRuntime(RunMethods):
         await self._endings.partial_answer(turn, text)
 
     def _results_as_answer(self, turn: Turn) -> str:
-        return answer_from_results(turn.own_messages(), turn.session.state.passages)
+        return answer_from_results(turn.history.own_messages(), turn.session.state.passages)
 
 
 async def _with_shared_history(context: TurnContext | None, session: Session) -> TurnContext:

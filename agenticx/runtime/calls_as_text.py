@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from agenticx.foreign_text import MATERIAL, frame_lines, one_line
 from agenticx.messages import (
     AssistantMessage,
     Attachment,
@@ -19,6 +18,7 @@ from agenticx.messages import (
     ToolMessage,
     UserMessage,
 )
+from agenticx.untrusted_text import MATERIAL, frame_lines, one_line
 
 __all__ = ["calls_of_others_as_text"]
 

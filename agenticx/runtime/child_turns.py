@@ -1,4 +1,4 @@
-"""The child turns of a turn, and where their events are written.
+"""The child turns of a turn: the running ones, and where the events of all are written.
 
 Code that runs inside a turn, such as a tool, runs another agent's turn as its child:
 
@@ -20,9 +20,11 @@ Code that runs inside a turn, such as a tool, runs another agent's turn as its c
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agenticx.errors import AgenticXError
 from agenticx.runtime.channel import Channel
@@ -30,7 +32,12 @@ from agenticx.runtime.events import Event
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedTurn
 from agenticx.runtime.session import Session
 
-__all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns", "TurnSuspended"]
+if TYPE_CHECKING:
+    from agenticx.runtime.turn import Turn
+
+__all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns", "RunningChildren", "TurnSuspended"]
+
+_ENDING_SECONDS = 1.0  # for stopped child turns to write their last events; a stop takes 0.2 s
 
 
 class TurnSuspended(AgenticXError):
@@ -87,6 +94,55 @@ class ChildTurns(Protocol):
     def begin(self, child: ChildTurn) -> ChildTurnWriter:
         """Return the writer of a child turn; nothing is written before its first events."""
         ...
+
+
+class RunningChildren:
+    """The running child turns of a turn.
+
+    `waiting` are child turns of an earlier process that wait for a person; they resume when they are begun again.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = True
+        """False once no child turn can begin any more."""
+        self.waiting: list[ResumedTurn] = []
+        self._running: dict[str, Turn] = {}
+
+    def add(self, turn: Turn) -> None:
+        """Add a child turn that begins."""
+        self._running[turn.id] = turn
+
+    def remove(self, turn: Turn) -> None:
+        """Remove a child turn that has ended."""
+        self._running.pop(turn.id, None)
+
+    def take_waiting(self, agent_id: str) -> ResumedTurn | None:
+        """Remove and return the first waiting child turn of that agent, None if there is none."""
+        for resumed in self.waiting:
+            if resumed.agent_id == agent_id:
+                self.waiting.remove(resumed)
+                return resumed
+        return None
+
+    def stop(self) -> None:
+        """Stop all child turns."""
+        for child in list(self._running.values()):
+            child.stop()
+
+    def close(self) -> None:
+        """Let no child turn begin any more."""
+        self.is_open = False
+
+    async def end(self) -> None:
+        """Stop the child turns that are not detached and wait until their last events are written; let none begin."""
+        self.close()
+        ending = [child for child in self._running.values() if not child.detached]
+        for child in ending:
+            child.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING_SECONDS if ending else None):
+                for child in ending:
+                    await child.written.wait()
 
 
 @dataclass(frozen=True, slots=True)

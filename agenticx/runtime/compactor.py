@@ -23,12 +23,19 @@ from operator import is_not
 from typing import Any, TypeVar, overload
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.foreign_text import one_line
 from agenticx.llms.base import ChatModel, Usage
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, sources_of
+from agenticx.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    is_from_user,
+    sources_of,
+)
 from agenticx.runtime.history_sizes import count_characters, estimate_tokens, message_count_size
 from agenticx.runtime.summaries import (
     INPUT_CHARS,
@@ -39,11 +46,11 @@ from agenticx.runtime.summaries import (
     UsageCallback,
     current_request,
     cut_middle,
-    is_request,
     is_summary,
     summarize,
 )
 from agenticx.threads import run_sized
+from agenticx.untrusted_text import one_line
 
 __all__ = ["CompactionResult", "ContextCompactor", "without_notes"]
 
@@ -393,7 +400,7 @@ class ContextCompactor:
 
 
 def without_notes(messages: Sequence[Message], end: int) -> list[Message]:
-    """Return the same messages, without the text of notes in those before `end`."""
+    """Return the same messages; before `end` they are without the text of notes."""
     return [*map(_without_notes, messages[:end]), *messages[end:]]
 
 
@@ -414,7 +421,7 @@ def _with_short_texts(result: CompactionResult[Message]) -> CompactionResult[Mes
     messages, count = list(result.messages), result.replacement_count
     for index in range(count, len(messages)):
         message = messages[index]
-        if is_request(message) or isinstance(message, SystemMessage):
+        if is_from_user(message) or isinstance(message, SystemMessage):
             continue
         if isinstance(message, AssistantMessage) and message.provider_state is not None:
             continue  # the provider's state belongs to this very text
@@ -446,7 +453,7 @@ def _gain(parts: HistoryParts) -> int:
 
 def _turn_start(messages: Sequence[Message]) -> int:
     """Return the index of the current request, or of the first message injected just before it."""
-    start = next((at for at in range(len(messages) - 1, -1, -1) if is_request(messages[at])), 0)
+    start = next((at for at in range(len(messages) - 1, -1, -1) if is_from_user(messages[at])), 0)
     while start and isinstance(before := messages[start - 1], UserMessage) and before.injected:
         start -= 1
     return start
@@ -484,7 +491,7 @@ def _message_count(messages: Sequence[Message]) -> int:
 
 def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> list[Message]:
     """Return the current request if it has attachments and the tail does not contain it: no summary can hold files."""
-    if any(is_request(message) for message in tail):
+    if any(is_from_user(message) for message in tail):
         return []
-    request = next((message for message in reversed(prefix) if is_request(message)), None)
+    request = next((message for message in reversed(prefix) if is_from_user(message)), None)
     return [request] if isinstance(request, UserMessage) and request.attachments else []

@@ -18,6 +18,7 @@ from agenticx.errors import AgenticXError, ClockExpired, ModelError, ModelErrorC
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, receive_reply
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
+from agenticx.threads import retrieve_exception
 
 __all__ = ["Deadlines", "Expiry", "FatalExpiry", "ModelClocks", "ModelStream", "clock_expired"]
 
@@ -28,7 +29,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelClocks:
-    """The time limits of one model call in seconds; names and defaults are those of the published `AgentRuntime`."""
+    """The time limits of one model call in seconds; with the names and defaults of the published `AgentRuntime`."""
 
     first_feedback: float = 8.0
     invoke: float = 120.0
@@ -140,8 +141,8 @@ class ModelStream:
         """End the call; return when the model has closed its socket, or shortly after if it does not."""
         if not self._task.done():
             await user_code.abandon(self._task, f"model {self._model_name}")
-        elif not self._task.cancelled():
-            self._task.exception()
+        else:
+            retrieve_exception(self._task)
 
     async def _pump(self, model: ChatModel, request: ModelRequest) -> None:
         try:

@@ -61,20 +61,26 @@ class Endings:
         """End the turn with an answer, whole or partial, or because a call ended it."""
         await self._end_work(turn, reason, text)
         if reason == "handoff":
-            turn.emit(EventType.HANDOFF, turn.handoff.handoff_data(turn.agent.name))
+            turn.emit(EventType.HANDOFF, turn.change.handoff_data(turn.agent.name))
         await _cite(turn, text, message_id)
         await _keep_page(turn, text)
         turn.enter("done")
-        data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
+        data = {
+            "text": text,
+            "message_id": message_id,
+            "reason": reason,
+            "usage": usage_data(turn.usage.total or Usage()),
+        }
         turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})
 
     async def ended_by_call(self, turn: Turn, text: str, message_id: str) -> None:
         """End the turn as a call asked, with the text of the reply that made it, else the text that the call gave."""
-        reason, answer = turn.ending or "answer", clean_text(turn.handoff.answer)
-        if text or not answer or turn.ending is None:
+        ending, answer = turn.change.ending, clean_text(turn.change.answer)
+        reason = ending or "answer"
+        if text or not answer or ending is None:
             return await self.final(turn, text, message_id, reason)
         message_id = new_id("msg")
-        turn.append(AssistantMessage(content=answer, message_id=message_id))
+        turn.history.append(AssistantMessage(content=answer, message_id=message_id))
         await self._emit_answer(turn, answer, message_id, reason)
 
     async def failed(self, turn: Turn, failure: AgenticXError) -> None:
@@ -108,7 +114,7 @@ class Endings:
         """End the turn with the result of its work."""
         message_id, text = new_id("msg"), clean_text(result.text)
         if text:
-            turn.append(AssistantMessage(content=text, message_id=message_id))
+            turn.history.append(AssistantMessage(content=text, message_id=message_id))
         more = {} if result.stop_reason is None else {"stop_reason": clean_text(result.stop_reason)}
         await self._emit_answer(turn, text, message_id, "answer", **more)
 
@@ -120,7 +126,7 @@ class Endings:
     async def partial_answer(self, turn: Turn, text: str) -> None:
         """End the turn with a partial answer that no model wrote."""
         message_id = new_id("msg")
-        turn.append(AssistantMessage(content=text, message_id=message_id))
+        turn.history.append(AssistantMessage(content=text, message_id=message_id))
         turn.enter("responding")
         await self._emit_answer(turn, text, message_id, "partial")
 
@@ -161,10 +167,8 @@ class Endings:
 
     async def _end_work(self, turn: Turn, reason: str, text: str) -> None:
         """End the child turns, report the sources, and run the on_agent_end hooks."""
-        if turn.children:
-            await turn.end_children()
-        turn.accepts_children = False
-        turn.report_sources()
+        await turn.children.end()
+        turn.sources.report(detached=turn.context.detached)
         await self._run_end_hooks(turn, reason, text)
 
     async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:
@@ -172,9 +176,9 @@ class Endings:
 
         After a stop they delay the terminal event by at most 100 ms and then continue in the background.
         """
-        if "on_agent_end" not in turn.hooks.overridden:
+        if "on_agent_end" not in turn.agent.hooks.overridden:
             return
-        work = turn.hooks.run_on_agent_end(reason, text, turn.hook_context(), turn.report_hook_failure)
+        work = turn.agent.hooks.run_on_agent_end(reason, text, turn.hook_context(), turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")
         try:
             with suppress(TurnInterrupted):
@@ -195,7 +199,7 @@ async def _keep_page(turn: Turn, text: str) -> None:
     Some models write the page as text, whatever tools they have. Its path is that of its `<file>` wrapper if a file of
     a session may have it, else `index.html`.
     """
-    if not text or "create_file" not in turn.tools or turn.session.artifacts.current:
+    if not text or "create_file" not in turn.agent.tools or turn.session.artifacts.current:
         return
     page = await run_sized(extract_html, text, size=len(text), name="agx page")
     if page is None:
@@ -208,7 +212,7 @@ async def _keep_page(turn: Turn, text: str) -> None:
             raise
         _log.warning("page in an answer is not kept as a file", error=str(exc))
         return
-    turn.emit(EventType.ARTIFACT, artifact.event_data(page.html))
+    turn.artifact_events.emit(artifact.event_data(page.html))
 
 
 async def _cite(turn: Turn, text: str, message_id: str) -> None:
@@ -240,6 +244,6 @@ async def _wait_for(task: asyncio.Task[None]) -> None:
 
 
 def _rounds(turn: Turn) -> dict[str, Any]:
-    *ancestors, _ = turn.agent_path
+    *ancestors, _ = turn.lineage.agent_path
     parent = {"parent_agent_id": ancestors[-1] if ancestors else None, "depth": len(ancestors)}
     return {"round": turn.round, "max_rounds": turn.max_rounds, **parent}

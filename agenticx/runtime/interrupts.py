@@ -12,6 +12,7 @@ from agenticx import user_code
 from agenticx.argument_types import wrong_type
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
+from agenticx.threads import retrieve_exception
 
 __all__ = ["InterruptReason", "Interrupts", "StopSignal", "TurnInterrupted", "cancel_and_wait", "watch_stop"]
 
@@ -211,5 +212,4 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
+    retrieve_exception(task)

@@ -26,10 +26,10 @@ from agenticx.argument_types import check_int
 from agenticx.messages import ToolOutcome
 from agenticx.runtime.tool_result_text import (
     exit_code,
+    is_empty,
     mask_counts,
     mask_echo,
     mask_times,
-    reports_nothing_found,
     reports_success,
     reports_verdict,
 )
@@ -92,7 +92,7 @@ class LoopDetector:
     - `ping_pong`: two rounds of different calls in turn, each with unchanged results.
     - `no_progress`: rounds without a new outcome. New are a result or a write that was not seen before, an artifact,
       the text of a handoff, and a change of the scratchpad, the to-do list or the context variables. Not new are a
-      failure, a repetition, and a result that reports that nothing was found.
+      failure, a repetition, and an empty result.
 
     For `no_progress` some rounds count in part, because they may be legitimate work: a half, if a read with other
     arguments returned a text that is already known (unless that is a verdict: a check that passed, a yes or no,
@@ -220,7 +220,7 @@ class LoopDetector:
         if digest.call_and_result in self._seen:
             changed = digest.read_only and self._latest.get(digest.call) not in {None, digest.call_and_result}
             return _CHANGED if changed else _WHOLE
-        if digest.found_nothing:
+        if digest.is_empty:
             return _WHOLE
         return _HALF if digest.is_repeat_suspect and digest.text in self._seen else _NONE
 
@@ -317,7 +317,7 @@ class _CallDigest:
     read_only: bool
     failed: bool
     ran: bool
-    found_nothing: bool
+    is_empty: bool
     is_repeat_suspect: bool
 
     @property
@@ -340,7 +340,6 @@ class _CallDigest:
             text = _DIGITS.sub("0", text)
         elif call.read_only:
             text = mask_counts(text)
-        found_nothing = not passed and reports_nothing_found(result, echo, read_only=call.read_only)
         is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
             call=call_digest,
@@ -349,7 +348,7 @@ class _CallDigest:
             read_only=call.read_only,
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
-            found_nothing=found_nothing,
+            is_empty=is_empty(result, read_only=call.read_only),
             is_repeat_suspect=not is_new_for_each_subject and (call.read_only or bool(exit_code(result))),
         )
 

@@ -159,6 +159,7 @@ class _ModelCall(ModelReader):
                 "retry_at": rfc3339(self._turn.clock.now() + timedelta(seconds=wait)),
                 "reason": clean_text(attempt.reason),
                 "model": attempt.model,
+                **({} if attempt.code is None else {"code": attempt.code}),
             }
             limit = self._clocks.limit("first_chunk")
             self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)

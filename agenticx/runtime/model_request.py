@@ -25,7 +25,6 @@ from agenticx.runtime.sanitizing import sanitize
 from agenticx.runtime.summaries import UsageCallback
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
-from agenticx.tools.plurals import pluralize
 
 __all__ = ["RequestBuilder"]
 
@@ -92,10 +91,9 @@ class RequestBuilder:
             tokens = await _run_by_size(estimate_tokens, history)
             return f"There is nothing to compact: the conversation has about {tokens:,} tokens."
         await self._apply(turn, history, compacted)
-        sizes = f"about {compacted.tokens_before:,} tokens became {compacted.tokens_after:,}"
-        if compacted.compacted_count == 0:
-            return f"Long texts were shortened: {sizes}."
-        return f"{pluralize(compacted.compacted_count, 'earlier message')} became a summary: {sizes}."
+        return (
+            f"The conversation now has about {compacted.tokens_after:,} tokens instead of {compacted.tokens_before:,}."
+        )
 
     async def _messages(self, turn: Turn, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
@@ -109,8 +107,8 @@ class RequestBuilder:
             prompt = await prompt(turn.session.state.context_variables)
         if prompt:
             messages.insert(0, SystemMessage(content=prompt, message_id="msg_system_prompt"))
-        if "before_model" in turn.hooks.overridden:
-            messages = await turn.hooks.run_before_model(messages, turn.hook_context())
+        if "before_model" in turn.agent.hooks.overridden:
+            messages = await turn.agent.hooks.run_before_model(messages, turn.hook_context())
         return messages
 
     def _read_history(self, turn: Turn, messages: Sequence[Message]) -> tuple[Sequence[Message], bool]:
@@ -159,7 +157,7 @@ class RequestBuilder:
             data["tokens_spent"] = compacted.tokens_spent
         turn.emit(EventType.COMPACTION, data)
         count, summary = compacted.compacted_count, compacted.summary
-        await turn.hooks.run_on_compaction(count, summary, turn.hook_context(), turn.report_hook_failure)
+        await turn.agent.hooks.run_on_compaction(count, summary, turn.hook_context(), turn.report_hook_failure)
 
     @contextmanager
     def _summarizing(self, turn: Turn) -> Generator[None]:
@@ -179,7 +177,7 @@ class RequestBuilder:
             yield
         finally:
             timer.cancel()
-            turn.record_unreported(turn.model_name)
+            turn.usage.record_unreported(turn.agent.model.name)
 
 
 async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:
@@ -188,4 +186,4 @@ async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:
 
 
 def _usage_recorder(turn: Turn) -> UsageCallback:
-    return lambda usage: turn.record_usage(usage, turn.model_name)
+    return lambda usage: turn.usage.record(usage, turn.agent.model.name)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from agenticx.errors import SettingsError
-from agenticx.foreign_text import one_line
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.messages import Message, SystemMessage, UserMessage, new_id
 from agenticx.runtime.agent_runtime import AgentRuntime
@@ -27,6 +26,7 @@ from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_context import TurnContext, TurnWork, WorkResult
 from agenticx.threads import run_in_thread
 from agenticx.tools.registry import Toolbox
+from agenticx.untrusted_text import one_line
 
 __all__ = ["DEFAULT_COUNT", "MAX_OPTIONS", "MIN_OPTIONS", "Variants", "check_variants", "options_work", "run_options"]
 
@@ -81,7 +81,7 @@ async def run_options(turn: Turn, variants: Variants, prompt: str | None = None)
         for number, model in enumerate(models, start=first)
     ]
     agents = [_agent(turn.agent, option, model, len(options)) for option, model in zip(options, models, strict=True)]
-    with await _divided(turn.budget, agents, [*base, message]) as shares:
+    with await _divided(turn.usage.budget, agents, [*base, message]) as shares:
         session.options += options
         session.next_option, session.is_option_due = first + len(options), True
         runs = zip(options, agents, shares, strict=True)
@@ -107,7 +107,7 @@ def _message_of(turn: Turn) -> tuple[Sequence[Message], UserMessage]:
     messages = turn.session.messages
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if isinstance(message, UserMessage) and message.message_id == turn.message_id:
+        if isinstance(message, UserMessage) and message.message_id == turn.history.message_id:
             return messages[:index], message
     return messages, UserMessage(content="")
 
@@ -132,11 +132,11 @@ async def _run(
 ) -> str:
     """Run the turn of an option; return a sentence on how it ended, "" if it is done."""
     session = Session(messages=base)
-    session.inherit(turn.session, turn.permission_mode)
+    session.inherit(turn.session, turn.permissions.mode)
     session.artifacts = option.artifacts
     stop = StopSignal()
     option.stop = stop.set
-    runtime = AgentRuntime(agent.model, settings=turn.settings, clock=turn.clock, hooks=turn.hooks)
+    runtime = AgentRuntime(agent.model, settings=turn.settings, clock=turn.clock, hooks=turn.agent.hooks)
     context = TurnContext(
         parent=turn,
         turn_id=option.turn_id,
@@ -174,7 +174,7 @@ def _agent(agent: TurnAgent, option: Option, model: ChatModel, count: int) -> Tu
 
 def _line(option: Option, ending: str) -> str:
     files = option.artifacts.summary() or "no files"
-    return f"Option {option.number} ({one_line(option.model)}): {one_line(ending) if ending else files}"
+    return f"- Option {option.number} ({one_line(option.model)}): {one_line(ending) if ending else files}"
 
 
 def check_variants(variants: object) -> None:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agenticx.foreign_text import without_frames
 from agenticx.messages import Message, ToolMessage, UserMessage
+from agenticx.untrusted_text import without_frames
 
 __all__ = ["answer_from_results"]
 

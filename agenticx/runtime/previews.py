@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.llms.growing_arguments import GrowingArguments
 from agenticx.logs import get_logger
 from agenticx.messages import clean_text
-from agenticx.runtime.events import EventType
 from agenticx.runtime.turn import Turn
 from agenticx.tools.artifacts.files import ArtifactPreview
 from agenticx.tools.artifacts.paths import check_artifact_path
@@ -38,7 +38,7 @@ class Previews:
 
     def begin(self, call_id: str, name: str) -> None:
         """Begin a call, once its name is known."""
-        tools = self._turn.tools
+        tools = self._turn.agent.tools
         preview = getattr(tools.get(name), "preview", None) if name in tools else None
         if preview is not None:
             self._calls[call_id] = _GrowingCall(self._turn, call_id, name, preview)
@@ -68,7 +68,7 @@ class Previews:
         for call in self._calls.values():
             call.show(is_last=complete)
         if not complete:
-            self._turn.drop_previews()
+            self._turn.artifact_events.drop_previews()
 
     def _show(self) -> None:
         self._due, self._shown_at = None, asyncio.get_running_loop().time()
@@ -108,7 +108,8 @@ class _GrowingCall:
         if found is None:
             return
         path, content = found
-        shown = self._turn.previews.get(self._call_id)
+        artifact_events = self._turn.artifact_events
+        shown = artifact_events.previews.get(self._call_id)
         if shown is None:
             shown = ArtifactPreview(path, self._turn.session.artifacts.reserve(path), "")
         if path != shown.path or not content.startswith(shown.text):
@@ -116,10 +117,7 @@ class _GrowingCall:
             return
         if len(content) == len(shown.text):
             return
-        data = {"path": path, "final": False, "tool_call_id": self._call_id, "revision": shown.revision}
-        more = {"delta": content[len(shown.text) :], "offset": len(shown.text)}
-        self._turn.previews[self._call_id] = ArtifactPreview(path, shown.revision, content)
-        self._turn.emit(EventType.ARTIFACT, data | more)
+        artifact_events.show_preview(self._call_id, replace(shown, text=content))
 
 
 def _file_in(found: object, what: str) -> tuple[str, str] | None:

@@ -92,9 +92,9 @@ class ReplyWriter:
         """Record the usage of the call; of a failed call only if the provider reported it or a budget counts it."""
         usage = self._builder.usage
         if self._builder.complete or usage.input_tokens is not None or usage.output_tokens is not None:
-            self._turn.last_input_tokens = self._turn.record_usage(usage, self.model_name)
+            self._turn.last_input_tokens = self._turn.usage.record(usage, self.model_name)
         else:
-            self._turn.record_unreported(self.model_name)
+            self._turn.usage.record_unreported(self.model_name)
 
     def keep_partial(self) -> None:
         """Append the text that was shown of an incomplete reply to the history, without its calls."""
@@ -104,12 +104,12 @@ class ReplyWriter:
             message = AssistantMessage(
                 content=reply.text, reasoning=reply.reasoning, partial=True, message_id=self.message_id
             )
-            self._turn.append(message)
+            self._turn.history.append(message)
 
     def _start_attempt(self, attempt: Attempt) -> None:
         """Take note of another attempt, and record the usage of the one that failed before."""
         if attempt.spent is not None:
-            self._turn.record_usage(attempt.spent, self.model_name)
+            self._turn.usage.record(attempt.spent, self.model_name)
         self.attempt, self.model_name = attempt, attempt.model
 
     def _text(self, text: str, events: list[Event]) -> None:

@@ -242,7 +242,7 @@ def run_result(
 
 
 def own_events(events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events of a turn without those of its child turns."""
+    """Return the events of a turn without its child turns."""
     return [event for event in events if event.turn_id == events[0].turn_id]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from agenticx.argument_types import check_path, check_sequence, check_str, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
 from agenticx.messages import Message, UserMessage, clean_text, new_id
@@ -31,8 +32,9 @@ class Notice:
 
     - `reader` is the name of the child turn's agent that it is for; "" for the session's own agent.
     - `key` is set if it is stored. The commit that first stores a conversation with it records it as delivered, with
-      `data`, in the message `message_id` of the turn `turn_id`. That is the root turn `told_in` or a child turn of it.
-    - `sources` name foreign texts that it may quote.
+      `data`: the turn `recipient_turn_id` got it, in the message `message_id` of `message_turn_id`, that turn itself or
+      a child turn such as a speech in a team.
+    - `sources` name untrusted texts that it may quote.
     """
 
     text: str
@@ -40,8 +42,8 @@ class Notice:
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     message_id: str = ""
     reader: str = ""
-    turn_id: str = ""
-    told_in: str = ""
+    recipient_turn_id: str = ""
+    message_turn_id: str = ""
     sources: tuple[str, ...] = ()
 
 
@@ -77,28 +79,35 @@ class AutoConsent:
     is_given: bool = True
 
 
+@explain_calls
 @dataclass(slots=True, init=False)
 class Session:
-    """One conversation. The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`.
+    """A conversation in memory: give the same session to several runs, and each sees the messages before it.
 
-    The constructor also takes `messages` and `compacted` as dict rows of Chat Completions, and raises `TypeError` for
-    anything else.
+    >>> from agenticx import Agent
+    >>> agent, session = Agent(model="demo"), Session(workspace="/tmp", permission_mode="plan")
+    >>> agent.run_sync("say hello", session=session).output, len(session.messages)
+    ('hello', 2)
 
-    Raises `ValueError` for an unknown `permission_mode`. The other fields:
+    To keep the conversation, store the rows of `to_openai` and begin with them later:
 
-    - `workspace` is by default the current folder.
+    >>> later = Session(messages=session.to_openai())
+    >>> agent.run_sync("say bye", session=later).output, len(later.messages)
+    ('bye', 4)
+
+    A hub (`open_hub`) stores its sessions itself. The arguments that you may want to give:
+
+    - `workspace` is the folder of the file tools and commands, by default the current one.
+    - `permission_mode` is "default", "accept_edits", "plan" or "auto"; another one raises `ValueError`.
+    - `messages` are messages, or rows of Chat Completions; anything else raises `TypeError`.
+    - `rules` allow, ask about or deny calls for the rest of the session.
+
+    The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`. Its other fields:
+
     - `compacted` has the original messages, in order, that summaries and shortened tool results have replaced in
       `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
       keeps them (`Store.compacted_messages`), and `stored_compacted` is their number. A summary without its originals
-      counts as an original.
-    - `rules` are those that the user gave for the rest of the session; `change_permissions` says that they, or the
-      mode, have changed.
-    - `on_waiting` is called with the session when a confirmation begins to wait in it, or waits on.
-    - `auto_consent` says whether a person has agreed to mode auto since the program was started.
-    - `resumed` is true if there may have been calls that are no longer in `messages`: the history was compacted, and
-      then the program was restarted.
-    - `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last failed to
-      make it smaller; the next summary waits until it has grown (`ContextCompactor.has_changed`).
+      counts as an original. The constructor takes rows for it, too.
     - `snapshots` keeps the earlier content of files that tools changed.
     - `artifacts` are the files that live in the session itself; all its turns and their child turns share them.
     - `options` are the answers to choose from, `next_option` is the number of the next one, and `is_option_due` is true
@@ -106,6 +115,13 @@ class Session:
     - `active_agent` is the name of the agent that a handoff chose for the next message, None without a handoff.
     - `notices` are texts for the model, such as the endings of sub-agents; the next model call gets them in one
       message. `unstored_notices` are stored notices that a conversation has and that are not recorded as delivered yet.
+    - `on_waiting` is called with the session when a confirmation begins to wait in it, or waits on. Call
+      `change_permissions` after a change of `rules` or the mode: what waits is decided again.
+    - `auto_consent` says whether a person has agreed to mode auto since the program was started.
+    - `resumed` is true if there may have been calls that are no longer in `messages`: the history was compacted, and
+      then the program was restarted.
+    - `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last failed to
+      make it smaller; the next summary waits until it has grown (`ContextCompactor.has_changed`).
     """
 
     id: str
@@ -190,7 +206,7 @@ class Session:
         return messages_to_rows(self.messages)
 
     def add_rules(self, rules: Iterable[Rule], created_at: str) -> None:
-        """Add rules for the rest of the session, but for those that it has; their ids begin with that of the session.
+        """Add the rules that the session lacks, for the rest of it; their ids begin with the id of the session.
 
         Call `change_permissions` afterwards.
         """
@@ -323,17 +339,23 @@ class Session:
         self._call_ids.add(chosen)
         return chosen
 
-    def take_notices(self, turn_id: str = "", told_in: str = "", chosen: Sequence[Notice] | None = None) -> UserMessage:
-        """Remove the notices, or the `chosen` ones, and return a message with them for the turn `turn_id`.
+    def take_notices(
+        self, recipient_turn_id: str = "", message_turn_id: str = "", chosen: Sequence[Notice] | None = None
+    ) -> UserMessage:
+        """Remove the notices, or the `chosen` ones, and return a message with them; see `Notice` for the two turns.
 
-        The caller appends it to that turn's conversation; see `Notice` for `told_in`.
+        The caller appends it to the conversation of the turn `message_turn_id`.
         """
         notices = self.notices if chosen is None else chosen
         self.notices = [notice for notice in self.notices if notice not in notices]
         sources = tuple(dict.fromkeys(source for notice in notices for source in notice.sources))
         message = UserMessage(content="\n\n".join(notice.text for notice in notices), injected=True, sources=sources)
-        taken = (replace(one, message_id=message.message_id, turn_id=turn_id, told_in=told_in) for one in notices)
-        self.unstored_notices += [one for one in taken if one.key]
+        ids = {
+            "message_id": message.message_id,
+            "recipient_turn_id": recipient_turn_id,
+            "message_turn_id": message_turn_id,
+        }
+        self.unstored_notices += [replace(one, **ids) for one in notices if one.key]
         return message
 
     def mark_delivered(self, keys: Collection[str]) -> None:
@@ -346,7 +368,7 @@ class Session:
 
         With a `turn_id` only the notices in that turn's conversation.
         """
-        returned = [one for one in self.unstored_notices if turn_id in (None, one.turn_id)]
+        returned = [one for one in self.unstored_notices if turn_id in (None, one.message_turn_id)]
         self.unstored_notices = [one for one in self.unstored_notices if one not in returned]
         self.notices[:0] = returned
 

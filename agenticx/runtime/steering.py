@@ -37,6 +37,12 @@ class Steering:
         """True if `put` no longer accepts messages."""
         return self._closed
 
+    def remove(self, message_id: str) -> bool:
+        """Remove a message that the turn has not taken; return False if there is none with that id."""
+        kept = tuple(message for message in self.left if message.message_id != message_id)
+        is_found, self.left = len(kept) < len(self.left), kept
+        return is_found
+
     # --- the turn's side ----------------------------------------------------------------------------------------------
 
     def take(self) -> tuple[UserMessage, ...]:

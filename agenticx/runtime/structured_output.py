@@ -115,7 +115,8 @@ def _adapter_of(type_: Any) -> tuple[str, TypeAdapter[Any], dict[str, Any]]:
         adapter: TypeAdapter[Any] = TypeAdapter(type_)
         return name, adapter, _resolve_root(adapter.json_schema())
     except (PydanticUserError, NameError) as exc:
-        raise TypeError(f"output_type {name} cannot be used: {exc}") from exc
+        reason = str(exc).partition(". ")[0]
+        raise TypeError(f"output_type must be a type that pydantic validates, not {name}: {reason}") from exc
 
 
 def _read_with(adapter: TypeAdapter[Any], json: bytes) -> tuple[Any, Any]:

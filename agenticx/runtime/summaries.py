@@ -10,7 +10,16 @@ from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+    is_from_user,
+)
 from agenticx.runtime.history_sizes import TOKEN_CHARS, count_characters, message_count_size
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import prompt_text
@@ -27,7 +36,6 @@ __all__ = [
     "UsageCallback",
     "current_request",
     "cut_middle",
-    "is_request",
     "is_summary",
     "summarize",
 ]
@@ -135,7 +143,7 @@ async def summarize(parts: HistoryParts, summarizer: Summarizer) -> tuple[list[M
     The current request is added to them, word for word, if no other message has it.
     """
     request = current_request(parts.new, parts.kept)
-    carried = _carried_request(parts.summaries) if not any(map(is_request, (*parts.new, *parts.kept))) else ""
+    carried = _carried_request(parts.summaries) if not any(map(is_from_user, (*parts.new, *parts.kept))) else ""
     earlier = parts.summaries if carried else [_without_request(message) for message in parts.summaries]
     answer = await summarizer.summary(parts.new)
     summary = answer
@@ -179,9 +187,9 @@ def _truncate_summaries(summaries: list[Message], plain: Sequence[Message], requ
 
 def current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
     """Return the current request, word for word, if it is in `new` and no message of `kept` is a newer one."""
-    if any(is_request(message) for message in kept):
+    if any(is_from_user(message) for message in kept):
         return ""
-    request = next((message for message in reversed(new) if is_request(message)), None)
+    request = next((message for message in reversed(new) if is_from_user(message)), None)
     if request is None:
         return ""
     text = request.content
@@ -205,10 +213,6 @@ def _without_request(summary: Message) -> Message:
     """Return the summary without the request that it carries: there is a newer one, or another message carries it."""
     text = summary.content.partition(_REQUEST_MARK)[0]
     return summary if text == summary.content else summary.model_copy(update={"content": text})
-
-
-def is_request(message: Message) -> bool:
-    return isinstance(message, UserMessage) and not message.injected
 
 
 # --- transcripts ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Classification of a tool's result by its text: nothing found, or a check passed.
+"""Classification of a tool's result by its text: it is empty, a check that passed, or a verdict.
 
-Only short results are judged, at most `SHORT_CHARS` characters of text or `JSON_CHARS` of JSON, in a bounded time.
+Only short results are judged by their words, which are English: other languages only make loops harder to find.
 """
 
 from __future__ import annotations
@@ -8,74 +8,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from agenticx.lazy_patterns import lazy_compile
 
 __all__ = [
     "exit_code",
+    "is_empty",
     "mask_counts",
     "mask_echo",
     "mask_times",
-    "reports_nothing_found",
     "reports_success",
     "reports_verdict",
 ]
 
-SHORT_CHARS = 300
-JSON_CHARS = 4_096
+_SHORT_CHARS = 300
 _TIMED_CHARS = 4_096
 _ECHOED_CHARS = 2_000
 
-# --- nothing found ----------------------------------------------------------------------------------------------------
+# --- no result --------------------------------------------------------------------------------------------------------
 
-_THING = (
-    r"(?:match(?:es)?|results?|hits?|records?|rows?|entry|entries|items?|files?|documents?|occurrences?|data|answers?)"
-)
-_NOTHING = lazy_compile(
-    rf"\b(?:no|0|zero)\s(?:\w{{1,20}}\s){{0,2}}{_THING}\b(?!\schanged)"
-    r"|\bnothing\s(?:was\s)?(?:found|matched)\b|\bfound\snothing\b|\bnone\s(?:was\s|were\s)?found\b"
-    r"|\bnot\sfound\b|\bdid(?:\snot|n.t)\smatch\b|\bno\s(?:such|matching)\b|\bdoes(?:\snot|n.t)\sexist\b|\bthere\sis\sno\b"
-    r"|\bkeine?\s(?:treffer|ergebnisse)\b|\baucun\srésultat|\bsin\sresultados|没有找到|未找到|没有结果|无结果",
-    re.IGNORECASE,
-)
-_MISSED = lazy_compile(
-    r"\bnope\b|\bunknown\b|\bnever\sheard\b|\b(?:nothing|none)\s(?:about|matches|turned\sup|came\sup|relevant|here|there)\b"
-    r"|\b(?:could|can|did|do|does|was|were|is|are)(?:\s?not|n.t)\s(?:\w{1,20}\s)?"
-    r"(?:find|found|locate|locate?d|occur|exist|appear|contain|know|present|known|among|defined|resolve|in\sthe\s\w{1,20})\b"
-    r"|\b(?:unable|failed|fails)\sto\s(?:find|locate)\b|\b(?:remember|yields|gives)\snothing\b|\b(?:came\sback|is)\sempty\b"
-    r"|\bno\s(?:trace|mention|sign|evidence|information|knowledge|idea|luck|usages?|references?|definitions?)\b"
-    r"|\b(?:there\sare|there\swas|there\swere|returned|contains|has|have|found)\s(?:no|nothing|none)\b"
-    r"|\bnichts\b|\bnicht\s(?:gefunden|vorhanden|bekannt)\b|\bunbekannt\b|\bkommt\snicht\svor\b|\bexistiert\snicht\b"
-    r"|\bkeine?n?\s(?:einträge|eintrag|dateien|datei|fundstellen?)\b|\bintrouvable|\brien\strouvé|\binconnue?\b"
-    r"|\bn.existe\spas\b|\bno\sse\sencontr|\bno\sexiste\b|\bning[uú]n\sresultado|\bdesconocid"
-    r"|找不到|不存在|查无|没有任何|見つかりません|見つからない|該当なし|存在しません|ありません",
-    re.IGNORECASE,
-)
-_MISSED_CHARS = 160
-_PLACE = lazy_compile(r"[^\s:]{1,200}:[0-9]{1,7}:")  # src/a.py:12:, as a search shows what it found
-_FOUND_KEYS = frozenset(
-    [
-        "count",
-        "data",
-        "documents",
-        "entries",
-        "found",
-        "hits",
-        "items",
-        "matches",
-        "num_results",
-        "records",
-        "result",
-        "results",
-        "rows",
-        "total",
-        "values",
-    ]
-)
 _EXIT = lazy_compile(r"\n?\[exit code (\d{1,9})\]\Z")
 _EXIT_CHARS = 25
 _NO_OUTPUT = "(no output)"
+_EMPTY = lazy_compile(r"null|\[\s{0,20}\]|\{\s{0,20}\}|\[no match in [0-9,]{1,11} files?\]")
+"""JSON without a value, or what `file_search` returns."""
 
 
 def exit_code(text: str) -> int | None:
@@ -84,8 +41,8 @@ def exit_code(text: str) -> int | None:
     return None if match_ is None else int(match_[1])
 
 
-def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
-    """Return whether `text` reports that a call found nothing; `echo` are the strings the call itself was given.
+def is_empty(text: str, *, read_only: bool) -> bool:
+    """Return whether `text` is the result of a call that found nothing: no output, JSON without a value, or no match.
 
     Empty output of a call that may have changed something does not mean that: many commands succeed without output.
     """
@@ -94,35 +51,7 @@ def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: boo
     output = text if code is None else text[: text.rindex("[exit code")].rstrip()
     if output in {"", _NO_OUTPUT}:
         return read_only or bool(code)
-    if len(output) <= JSON_CHARS and output[0] in "[{n":
-        try:
-            empty = _is_empty(json.loads(output), depth=2)
-        except (ValueError, RecursionError):
-            empty = None
-        if empty is not None:
-            return empty
-    if len(output) > SHORT_CHARS:
-        return False
-    if _NOTHING.match(output.lstrip("([ ")):
-        return True
-    own_words = mask_echo(output, echo)
-    if _NOTHING.search(own_words):
-        return True
-    return len(output) <= _MISSED_CHARS and _PLACE.match(output) is None and _MISSED.search(own_words) is not None
-
-
-def _is_empty(value: Any, *, depth: int) -> bool | None:
-    """Return whether a JSON value holds no results; None for an object that does not show it.
-
-    An object holds none if all its fields that are named like results are empty or zero.
-    """
-    if not isinstance(value, dict):
-        return value is None or value == []
-    fields = cast("dict[str, Any]", value)
-    findings = [found for key, found in fields.items() if key.lower() in _FOUND_KEYS]
-    if not findings:
-        return True if not fields else None
-    return all(not found or (depth > 0 and _is_empty(found, depth=depth - 1) is True) for found in findings)
+    return _EMPTY.fullmatch(output) is not None
 
 
 # --- a check that passed ----------------------------------------------------------------------------------------------
@@ -164,7 +93,7 @@ def _fields(text: str) -> dict[str, Any]:
 # --- a verdict, good or bad -------------------------------------------------------------------------------------------
 
 _VERDICT = lazy_compile(
-    r"(?:true|false|yes|no|ja|nein|oui|non|sí|是|否|はい|いいえ|unreachable|(?:in|not )valid)[.!]?"
+    r"(?:true|false|yes|no|unreachable|(?:in|not )valid)[.!]?"
     r"|[^\n]{0,80}\b[0-9]{1,6} (?:\w{1,20} ){0,2}"
     r"(?:warnings?|errors?|problems?|issues?|findings?|violations?|vulnerabilit(?:y|ies))\b[^\n]{0,80}"
     r"|[^\n]{0,80}:[0-9]{1,7}(?::[0-9]{1,5})?:? ?(?:(?:warning|error|note)\b|[A-Z]{1,4}[0-9]{2,5}\b)[^\n]{0,80}"
@@ -184,7 +113,7 @@ def reports_verdict(text: str) -> bool:
         return False
     if text.startswith("{"):
         return any(
-            isinstance(value, bool) and key.lower() not in _FOUND_KEYS | {"ok", "success"}
+            isinstance(value, bool) and key.lower() not in {"found", "ok", "success"}
             for key, value in _fields(text).items()
         )
     return _VERDICT.fullmatch(text) is not None
@@ -222,7 +151,7 @@ def mask_counts(text: str) -> str:
 
     Prices, temperatures and other numbers stay as they are: they may be the requested information.
     """
-    if len(text) > SHORT_CHARS or _NEGATED.search(text) is None:
+    if len(text) > _SHORT_CHARS or _NEGATED.search(text) is None:
         return text
     return _COUNTS.sub("0", text)
 

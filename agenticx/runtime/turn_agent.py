@@ -134,9 +134,9 @@ class TurnAgent(TurnChange):
     - `organization_id` is in its log lines and `usage` events; a child turn's agent inherits it.
     - `endings_by_text`: an answer that contains a key ends the turn with the reason of the first such key.
     - `on_handoff` is called when a handoff has made it the acting agent.
-    - `confirm_gate` is asked while it acts; None for the turn's gate.
+    - `confirm_gate` is asked while it acts, and whoever it hands over to without a gate; None for the turn's gate.
     - `instructions` are the AGENTS.md files in its system prompt; None for none.
-    - `max_rounds` and `output_type` are those of a turn that begins with it; None for what the turn has.
+    - `max_rounds` and `output_type` hold for a turn that begins with it; None leaves them to the turn.
     """
 
     name: str

@@ -78,7 +78,7 @@ class TurnContext:
     - `steering` is the inbox of messages for the running turn; the next model call gets them.
     - `pacer` makes text deltas be written at its ticks.
     - `notes` are the notes that the turn uses.
-    - `instructions` are the AGENTS.md files in its prompt, by default those of the agent's own prompt.
+    - `instructions` are the AGENTS.md files in its prompt, by default the files of the agent's own prompt.
 
     Agents and models:
 
@@ -87,7 +87,8 @@ class TurnContext:
       if they name no model, its model; they act to the end of the turn, and the runtime's agent has the next turn.
     - `model_of` returns the model of a name for the turn's options, by default a model of the catalogue.
     - `gate` replaces the parent's or the runtime's confirm gate; `permission_mode` replaces the session's mode.
-    - `rules` has the rules of the user for all sessions, by default the parent's.
+    - `rules` has the rules of the user for all sessions, by default the parent's; without any, those in AGX_HOME hold
+      that ask or deny.
     - `deps` is `ToolContext.deps` of its tools, by default the parent's.
     - `execute_tools=False` ends the turn at a reply with calls without running them, unless they submit the output.
 

@@ -17,27 +17,24 @@ written by `llms.opening_policy`. Session, turn and agent are on every line (`lo
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from agenticx.clocks import Clock
 from agenticx.errors import InvalidArguments, ModelError, UserCodeError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
-from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
+from agenticx.logs import get_logger
+from agenticx.runtime.arguments_preview import preview_arguments
 from agenticx.runtime.events import ConfirmRequiredEvent, EventType, RuntimeEvent
 from agenticx.runtime.events.types import AskingEvent
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.user_requests.requests import ConfirmRequest
-from agenticx.secret_names import is_secret_name, is_secret_value
 
 __all__ = ["LlmCallLine", "TurnLog", "log_interrupted_turn"]
 
 _ARGUMENTS_CHARS = 200
-_LONGEST_NAME = 200
 
 _log = get_logger(__name__)
 
@@ -97,7 +94,7 @@ class TurnLog:
         if "duration_ms" in data:
             more["seconds"] = round(data["duration_ms"] / 1000, 3)
         if call_id in self._arguments:
-            more["arguments"] = _preview(self._arguments.pop(call_id))
+            more["arguments"] = preview_arguments(self._arguments.pop(call_id), _ARGUMENTS_CHARS)
         _log.info("tool_call", **_call_fields(data), **more)
 
     def _confirm(self, data: Mapping[str, Any]) -> None:
@@ -217,73 +214,3 @@ def _parse_or_keep(arguments: str) -> object:
         return parse_arguments(arguments)
     except InvalidArguments:
         return arguments
-
-
-def _preview(arguments: object) -> str:
-    """Return the beginning of `arguments` without secrets, at the same cost for a megabyte as for a line."""
-    if isinstance(arguments, str):  # not JSON: hidden as a whole if it names a secret
-        return _quote(arguments, hidden=any(map(_is_secret, _NAMES.findall(arguments[: 2 * _ARGUMENTS_CHARS]))))
-    fragments, length = list[str](), 0
-    for fragment in _json_fragments(arguments):
-        fragments.append(fragment)
-        length += len(fragment)
-        if length > _ARGUMENTS_CHARS:
-            break
-    text = "".join(fragments)
-    return text if length <= _ARGUMENTS_CHARS else f"{text[:_ARGUMENTS_CHARS]}…"
-
-
-_NAMES = re.compile(r"(?<![\w-])[\w-]++(?=[\"']?\s*[:=])")
-"""Names before a colon or an equals sign."""
-
-
-def _json_fragments(value: object) -> Iterator[str]:
-    """Yield JSON text from left to right, generated only as far as it is consumed."""
-    match value:
-        case dict():
-            yield "{"
-            members = cast("dict[str, object]", value)
-            hidden = hidden_members(members, _is_secret)
-            for index, (name, inner) in enumerate(members.items()):
-                yield f"{', ' if index else ''}{_quote(name)}: "
-                if hidden(name):
-                    yield f'"{HIDDEN}"'
-                else:
-                    yield from _json_fragments(inner)
-            yield "}"
-        case list():
-            yield "["
-            before: object = None
-            for index, inner in enumerate(cast("list[object]", value)):
-                yield ", " if index else ""
-                if isinstance(inner, str) and _names_secret(before):
-                    yield f'"{HIDDEN}"'
-                else:
-                    yield from _json_fragments(inner)
-                before = inner
-            yield "]"
-        case str():
-            yield _quote(value)
-        case _:
-            yield json.dumps(value)
-
-
-def _is_secret(name: object) -> bool:
-    """Return whether an argument of that name is hidden; in doubt it is."""
-    return isinstance(name, str) and (len(name) > _LONGEST_NAME or is_secret_field(name) or is_secret_name(name))
-
-
-def _names_secret(value: object) -> bool:
-    """Return whether a text consists of a secret's name, as in `["--password", "…"]`."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None and _is_secret(value)
-
-
-_NAME = re.compile(r"[\w.-]{1,64}")
-
-
-def _quote(text: str, *, hidden: bool = False) -> str:
-    """Return a string in quotes; hide all of it if it looks like a secret after known secrets were removed."""
-    beginning = excerpt(text, 2 * _ARGUMENTS_CHARS)
-    if hidden or is_secret_value(beginning.replace(f"={HIDDEN}", "=hidden").replace(HIDDEN, "")):
-        return f'"{HIDDEN}"'
-    return json.dumps(beginning, ensure_ascii=False)

@@ -20,6 +20,7 @@ from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.session import Session
 from agenticx.runtime.turn import CURRENT_TURN, Turn
+from agenticx.threads import retrieve_exception
 
 __all__ = ["TurnTask", "begin_turn", "wait_for_abandoned_turn"]
 
@@ -124,12 +125,11 @@ class TurnTask:
             await asyncio.wait({self.task}, timeout=_STOPPING_SECONDS)
         await cancel_and_wait(self.task)
         await asyncio.wait({writing})
-        if not writing.cancelled():
-            writing.exception()
+        retrieve_exception(writing)
         await turn.writer.close()
         turn.session.end_turn(turn)
         ended.set()
-        parent.children.pop(turn.id, None)
+        parent.children.remove(turn)
         if turn.background:
             parent.background.run(turn.background.finish())
 
@@ -144,9 +144,9 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
     if parent is None:
         turn.begin(message)
         return ()
-    if not (parent.accepts_children or turn.detached):
+    if not (parent.children.is_open or turn.detached):
         raise AgenticXError(f"turn {parent.id!r} of {parent.agent_id!r} has ended, so no child turn can begin in it")
-    resumed = turn.context.resumed or _take_waiting_child(parent, turn.agent_id)
+    resumed = turn.context.resumed or parent.children.take_waiting(turn.agent_id)
     if resumed is None:
         turn.begin(message)
     else:
@@ -161,25 +161,16 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
         stop=turn.stop,
         suspend=turn.log.suspend,
         session=turn.session,
-        agent_path=turn.agent_path,
+        agent_path=turn.lineage.agent_path,
         resumed=resumed,
         has_work=turn.context.work is not None,
     )
     turn.writer = turn.child_turns.begin(child)
     turn.journal = turn.writer.journal
-    parent.children[turn.id] = turn
+    parent.children.add(turn)
     if parent.stopped:
         turn.stop()
     return () if resumed is None else resumed.point.calls
-
-
-def _take_waiting_child(parent: Turn, agent_id: str) -> ResumedTurn | None:
-    """Remove and return the parent's first waiting child turn of that agent, from an earlier process."""
-    for resumed in parent.waiting_children:
-        if resumed.agent_id == agent_id:
-            parent.waiting_children.remove(resumed)
-            return resumed
-    return None
 
 
 def _restore_state(turn: Turn, resumed: ResumedTurn) -> None:

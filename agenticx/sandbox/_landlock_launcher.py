@@ -1,9 +1,11 @@
 """A program that restricts itself with Landlock and then becomes a command.
 
-    python -I -S _landlock_launcher.py RULES PROGRAM ARGUMENT…
+    python -I -S _landlock_launcher.py NETWORK READ WRITE PATH… PROGRAM ARGUMENT…
 
-RULES is a JSON object: `read` and `write` are lists of paths, a folder with all that is in it; `network` says whether
-TCP is allowed. What the kernel's version of Landlock lacks is left out. Exit code 126: Landlock did not work.
+NETWORK is 1 if TCP is allowed, else 0. READ is the number of paths that may be read only, WRITE the number of paths
+that may also be written; a folder stands for everything in it. Each path is an argument of its own, as one argument has
+128 KiB at most. Restrictions that the kernel's version of Landlock lacks are left out. Exit code 126: Landlock did not
+work.
 
 The interface: https://docs.kernel.org/userspace-api/landlock.html. The module imports little, and nothing of AgenticX,
 because it starts once per command.
@@ -12,7 +14,6 @@ because it starts once per command.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import stat
 import sys
@@ -23,7 +24,7 @@ _RULE_PATH_BENEATH = 1
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 24, 38, 47, 4
 _MAX_CAPABILITIES = 64
 
-# Rights to files, by their bits: execute, write_file, read_file, read_dir; from 4 on what changes folders; then those
+# Rights to files, by their bits: execute, write_file, read_file, read_dir; from 4 on changes of folders; then those
 # of later versions.
 _READ = 1 << 0 | 1 << 2 | 1 << 3
 _FIRST_VERSION = (1 << 13) - 1
@@ -43,9 +44,10 @@ class _PathAttributes(ctypes.Structure):
 
 
 def main() -> None:
-    rules, command = json.loads(sys.argv[1]), sys.argv[2:]
+    network, read, write = map(int, sys.argv[1:4])
+    paths, command = sys.argv[4 : 4 + read + write], sys.argv[4 + read + write :]
     try:
-        restrict(rules["read"], rules["write"], network=rules["network"])
+        restrict(paths[:read], paths[read:], network=bool(network))
     except OSError as exc:
         os.write(2, f"landlock: {exc.strerror}\n".encode())
         sys.exit(126)
@@ -79,8 +81,8 @@ def restrict(read: list[str], write: list[str], *, network: bool) -> None:
         for path in paths:
             _allow(ruleset, path, rights & files)
     process_control = ctypes.CDLL(None, use_errno=True).prctl
-    # With capabilities the superuser reads the environment and the memory map of any process. The command gets none:
-    # what it may have at most is dropped here. Other users have none to drop, so these calls may fail.
+    # With capabilities the superuser could read the environment and the memory map of any process. So the ambient and
+    # the bounding set are cleared here. Other users have no right to clear them, so these calls may fail.
     process_control(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
     for capability in range(_MAX_CAPABILITIES):
         process_control(_PR_CAPBSET_DROP, capability, 0, 0, 0)

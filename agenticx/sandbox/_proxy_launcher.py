@@ -2,9 +2,9 @@
 
     python -I -S _proxy_launcher.py SOCKET PORT PROGRAM ARGUMENT…
 
-SOCKET is the descriptor of a Unix socket that is connected to the engine, which gets the listening socket over it
-(`agenticx.sandbox.proxy`): the port is that of the sandbox's own loopback, and the engine, which is outside, accepts
-its connections. The command has neither of the two sockets. Exit code 126: the port could not be opened.
+SOCKET is the descriptor of a Unix socket that is connected to the engine (`agenticx.sandbox.proxy`). The program opens
+PORT on the sandbox's own loopback and passes the listening socket over SOCKET; the engine, outside of the sandbox,
+accepts the connections. The command inherits neither socket. Exit code 126: the port could not be opened.
 
 The module imports little, and nothing of AgenticX, because it starts once per command.
 """

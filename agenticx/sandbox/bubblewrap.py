@@ -1,7 +1,7 @@
 """The profiles of bubblewrap: read-only, and with a writable workspace.
 
-In both the whole file system is read-only, the home folder (but for toolchains), /tmp and /run (which have the sockets
-of other programs) are empty, AgenticX's own files are hidden, there is no network but a loopback of its own, and no
+In both the whole file system is read-only. The home folder (except toolchains), /tmp and /run (with the sockets of
+other programs) are empty, and AgenticX's own files are hidden. The only network is the sandbox's own loopback, and no
 process outside is visible. Later options are mounted over earlier ones.
 """
 
@@ -15,10 +15,12 @@ from pathlib import Path
 
 from agenticx.sandbox.hosts import Host
 
-__all__ = ["EMPTY_FOLDERS", "Profile", "home_folders", "lost_folders", "wrap"]
+__all__ = ["EMPTY_FOLDERS", "MAX_MOUNTS", "Profile", "home_folders", "lost_folders", "wrap"]
 
 # They hold the sockets of other programs, such as Docker's, and a user's session bus; and shared temporary files.
 EMPTY_FOLDERS = ("/tmp", "/var/tmp", "/run")
+MAX_MOUNTS = 2_000
+"""The most paths that a profile may pin or protect: bubblewrap takes 9,000 arguments, three of them for each."""
 # Folders of the home folder in which compilers and package managers write: empty ones, which end with the command. All
 # else in the home folder fails, so that nothing seems to be written that is lost.
 _CACHES = """
@@ -52,13 +54,13 @@ class Profile:
 
 
 def home_folders() -> tuple[Path, ...]:
-    """Return the home folder of the environment and that of the user database, as far as they exist, but not `/`."""
+    """Return the home folders that HOME and the user database name, without missing ones and `/`."""
     homes = [os.path.realpath(home) for home in (os.path.expanduser("~"), _home_of_user()) if os.path.isabs(home)]
     return tuple(Path(home) for home in dict.fromkeys(homes) if home != "/" and os.path.isdir(home))
 
 
 def lost_folders(workspace: Path) -> list[Path]:
-    """Return the folders in which a command may write, but whose content ends with it; some may be in `workspace`."""
+    """Return the writable folders whose content is lost when the command ends; some may be in `workspace`."""
     homes = [home for home in home_folders() if not home.is_relative_to(workspace)]
     return [*map(Path, (*EMPTY_FOLDERS, "/dev")), *(cache for home in homes for cache in _caches(home))]
 
@@ -119,7 +121,7 @@ def _mounts(profile: Profile) -> Iterator[str]:
 
 
 def _is_lost(parent: Path, homes: Sequence[Path]) -> bool:
-    """Return whether what a command writes beside the workspace would seem to be written, but end with the command."""
+    """Return whether files that a command writes next to the workspace would be lost when the command ends."""
     empty = any(parent != Path(folder) and parent.is_relative_to(folder) for folder in EMPTY_FOLDERS)
     return empty and not any(map(parent.is_relative_to, homes))
 
@@ -139,12 +141,12 @@ def _visible_paths(homes: Sequence[Path], profile: Profile) -> Iterator[str]:
 
 
 def _caches(home: Path) -> Iterator[Path]:
-    """Yield the caches that exist, and the one that all programs share; each costs a quarter of a millisecond."""
+    """Yield the existing caches, and always the shared `.cache`; each costs a quarter of a millisecond."""
     return (home / name for name in _CACHES.split() if name == ".cache" or os.path.isdir(home / name))
 
 
 def _within(folders: Sequence[Path], paths: Sequence[Path], *, but: Path) -> Iterator[Path]:
-    """Yield the paths in one of the folders, without those in another one."""
+    """Yield the paths in one of the folders, except paths in `but`."""
     return (path for path in paths if any(map(path.is_relative_to, folders)) and not path.is_relative_to(but))
 
 

@@ -27,13 +27,13 @@ _WRITING = lazy_compile(
     r"|read only lock file|setgroups \d+ failed|could not open lock file|unable to acquire the dpkg|are you root\?",
     re.IGNORECASE,
 )
-# Of services of this machine, whose sockets are in /run.
+# Errors about services of this machine, whose sockets are in /run.
 _SERVICE = lazy_compile(
     r"docker (?:daemon|API) at unix:|failed to connect to (?:(?:system|user) scope )?bus|failed to get D-Bus connection"
     r"|not been booted with systemd|(?:cannot|unable to) connect to podman|dial unix ",
     re.IGNORECASE,
 )
-# Of a command that succeeded, what shows a failure in a line that is none of a search, a comparison or a comment.
+# Errors in the output of a command that succeeded; they do not match lines of a search, a comparison or a comment.
 _CLEAR = lazy_compile(
     r"(?<![\"'`/|])(?:could not resolve|Temporary failure (?:in name resolution|resolving)|\bEAI_AGAIN\b"
     r"|failed to lookup address|name or service not known|network is unreachable|read-only file ?system"
@@ -77,8 +77,8 @@ def explain_failure(
 ) -> str | None:
     """Return a sentence on what the sandbox may have to do with the failure that `output` shows, or None.
 
-    Only the end of the output is read. Of a command that has not `failed`, only lines that clearly are errors count;
-    none if it only reads, as these could be lines of a file.
+    Only the end of the output is read. If the command has not `failed`, only lines that clearly are errors count, and
+    no line counts if it only reads, since its output may be lines of a file.
     """
     output = output[-_EXAMINED_CHARS:]
     if not failed:

@@ -1,4 +1,4 @@
-"""Hosts that a command may reach: names, `*.example.com` for all below one, addresses, and ports."""
+"""Hosts that a command may reach: names, `*.example.com` for all subdomains, addresses, and ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAT64, _LOCAL_NAT64 = ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host that a command may reach: a name in lower case, `*.` and a name, or an address; None is port 80 or 443."""
+    """A host that a command may reach: a name in lower case, `*.NAME`, or an address; the port None is 80 or 443."""
 
     name: str
     port: int | None = None
@@ -58,11 +58,11 @@ class Host:
         return self.name == "localhost" or (address is not None and not is_public(address))
 
     def covers(self, other: Host) -> bool:
-        """Return whether a command that may reach this host may reach all of the other one."""
+        """Return whether this host covers the other: its names, addresses and ports include all of the other's."""
         return other.ports <= self.ports and _name_covers(self.name, other.name)
 
     def overlaps(self, other: Host) -> bool:
-        """Return whether a server may be of both."""
+        """Return whether one server may match both hosts."""
         names = _name_covers(self.name, other.name) or _name_covers(other.name, self.name)
         return names and not self.ports.isdisjoint(other.ports)
 
@@ -85,12 +85,12 @@ def cover(wide: Sequence[Host], hosts: Iterable[Host]) -> bool:
 
 
 def overlap(ones: Sequence[Host], others: Iterable[Host]) -> bool:
-    """Return whether a server may be of both."""
+    """Return whether one server may match a host of `ones` and a host of `others`."""
     return any(one.overlaps(other) for other in others for one in ones)
 
 
 def read_address(text: str) -> Address | None:
-    """Return the address in a text, one of IPv4 also where it is written as IPv6; None for a name."""
+    """Return the address in a text, None for a name; an IPv4 address written as IPv6 is returned as IPv4."""
     try:
         address = ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:
@@ -100,7 +100,7 @@ def read_address(text: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is one of the internet, not of this machine, its networks, or its cloud's services."""
+    """Return whether an address is public: not of this machine, its networks, or its cloud's services."""
     if isinstance(address, IPv6Address):
         translated = IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
         embedded = address.ipv4_mapped or address.sixtofour or translated

@@ -1,17 +1,18 @@
 """The profile of Landlock, for machines where bubblewrap does not work.
 
-1. It is weaker. It takes rights to whole folders only: in a writable workspace it cannot keep `.git/config` or hooks
-   from being changed; what a command changed is found and reported after it.
-2. Sockets with a path, and UDP, pass; TCP passes before version 4, signals and abstract sockets before version 6.
-3. Temporary files have a folder of their own, which TMPDIR names; /tmp itself is out of reach. /dev/shm is shared with
-   other programs: semaphores of Python's multiprocessing are in it.
-4. Hosts cannot be told apart: a command that may reach some has all of TCP.
-5. The kernel does not restrict changes of permissions, owners and times: a command may make them wherever its user may.
+1. It is weaker than bubblewrap. It restricts whole folders only: in a writable workspace it cannot protect
+   `.git/config` or hooks. Changes of them are found and reported after the command.
+2. Sockets with a path and UDP are not restricted; nor is TCP before version 4, nor are signals and abstract sockets
+   before version 6.
+3. Temporary files go to a folder of the command's own, named by TMPDIR; /tmp itself cannot be accessed. /dev/shm is
+   shared with other programs, since Python's multiprocessing has its semaphores there.
+4. Hosts are not distinguished: a command that may reach some hosts may use TCP to all hosts.
+5. The kernel does not restrict changes of permissions, owners and times: a command may make the changes that its user
+   may make.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -58,12 +59,12 @@ def restricted(profile: Profile, temporary: Path | None, command: Sequence[str])
     write = [*_DEVICES, _ZERO, *([] if temporary is None else [str(temporary)])]
     if profile.writable:
         write.append(str(profile.workspace))
-    rules = {"read": read, "write": write, "network": bool(profile.network)}
-    return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(rules), *command]
+    numbers = (int(bool(profile.network)), len(read), len(write))
+    return [sys.executable, "-I", "-S", str(_LAUNCHER), *map(str, numbers), *read, *write, *command]
 
 
 def _visible(folder: Path, hidden: Sequence[Path]) -> Iterator[str]:
-    """Yield the entries of a folder, of those with a hidden path in them only their other entries, and so on."""
+    """Yield the entries of a folder; an entry that contains a hidden path is replaced by its own visible entries."""
     try:
         entries = list(os.scandir(folder))
     except OSError:

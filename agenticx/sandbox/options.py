@@ -17,8 +17,9 @@ SandboxKind = Literal["bubblewrap", "landlock"]
 class SandboxOptions:
     """The user's choices: `mode` "off" runs commands without a sandbox.
 
-    `home_paths` are folders and files of the home folder that commands may read beside the known toolchains, relative
-    to it or absolute. `home` is AGX_HOME, where files are moved that a command may not create; None is the default.
+    `home_paths` are folders and files of the home folder that commands may read, in addition to the known toolchains;
+    they are absolute or relative to the home folder. `home` is AGX_HOME: files that a command may not create are moved
+    there. None is the default.
     """
 
     mode: Literal["auto", "off"] = "auto"

@@ -23,10 +23,9 @@ _MAX_SHOWN_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class SandboxStatus:
-    """The sandbox of this machine: its kind and program, or None and the `reason` why there is none, a sentence.
+    """The sandbox of this machine: its kind and program; without a sandbox, None and a sentence in `reason`.
 
-    For Landlock the reason says why bubblewrap does not work; `gaps` is a clause on what it does not keep a command
-    from.
+    With Landlock, `reason` says why bubblewrap does not work, and `gaps` lists what Landlock does not prevent.
     """
 
     kind: SandboxKind | None
@@ -78,7 +77,7 @@ def _shell() -> str:
 
 
 def _run(arguments: list[str]) -> str | None:
-    """Run a command that does nothing; return None if it works, else what it says."""
+    """Run a command that does nothing; return None if it works, else its error message."""
     try:
         trial = subprocess.run(
             arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS, check=False
@@ -94,9 +93,9 @@ def _run(arguments: list[str]) -> str | None:
 
 
 def _cause(error: str) -> str:
-    """Return a clause about why bubblewrap fails, by the kernel's settings and by what it said.
+    """Return a clause about why bubblewrap fails, by the kernel's settings and bubblewrap's error message.
 
-    A masked /proc is that of a container: the kernel refuses a second one that would show more.
+    Containers have a masked /proc: the kernel refuses to mount a second /proc that would show more.
     """
     if _kernel_setting("user/max_user_namespaces") == "0":
         return "user namespaces are off (user.max_user_namespaces is 0)"

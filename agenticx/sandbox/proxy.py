@@ -1,15 +1,15 @@
 """The proxy through which a command in bubblewrap reaches its hosts, and nothing else.
 
-The command has a network of its own, with a loopback only. A launcher in there (`_proxy_launcher.py`) opens a port and
-passes the listening socket here, so the connections of the command arrive in this process, and only here names are
-looked up and servers connected to. CONNECT is for all protocols; of HTTP without TLS one request per connection is
-forwarded.
+The command has a network of its own, with a loopback only. A launcher in the sandbox (`_proxy_launcher.py`) opens a
+port and passes the listening socket to this process. So the connections of the command arrive here, and only this
+process looks names up and connects to servers. CONNECT works for all protocols; for HTTP without TLS, one request per
+connection is forwarded.
 
-1. A server is reached if the call names its host and port. Its address must be public, or named too: a name that
-   somebody points at this machine, its networks or a cloud's metadata reaches nothing. The address that was checked is
-   the one that is connected to.
-2. What is in a TLS connection is not seen. Where many sites share servers, as behind a CDN, a command could reach
-   another site there than the one it names.
+1. A server is reached if the call names its host and port. Its address must be public, or named by the call too: a name
+   that somebody points at this machine, its networks or a cloud's metadata service reaches nothing. The proxy connects
+   to the address that it has checked.
+2. The content of a TLS connection is not visible. If many sites share servers, for example behind a CDN, a command
+   could reach another site there than the site that it names.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HOP_HEADERS = frozenset({b"connection", b"host", b"keep-alive", b"proxy-authori
 
 
 def proxied(descriptor: int, command: Sequence[str]) -> list[str]:
-    """Return the arguments that run `command` in a sandbox with the proxy whose `HostProxy.descriptor` this is."""
+    """Return the arguments that run `command` in a sandbox with a proxy, given by its `HostProxy.descriptor`."""
     return [_interpreter(), "-I", "-S", str(_LAUNCHER), str(descriptor), str(_PORT), *command]
 
 
@@ -81,7 +81,7 @@ def _interpreter() -> str:
 def proxy_environment(hosts: Sequence[Host]) -> dict[str, str]:
     """Return the variables that make programs in the sandbox use the proxy.
 
-    Servers of the sandbox's own loopback are reached without it, unless `hosts` name those of the machine.
+    Servers on the sandbox's own loopback are reached directly, unless `hosts` names servers of this machine.
     """
     url = f"http://127.0.0.1:{_PORT}"
     named = {host.name for host in hosts}
@@ -91,12 +91,12 @@ def proxy_environment(hosts: Sequence[Host]) -> dict[str, str]:
 
 
 class HostProxy:
-    """The proxy of one command; an async context manager, at whose end all its connections are closed.
+    """The proxy of one command; an async context manager that closes all its connections at the end.
 
-    The command is started with `descriptor` inherited and the arguments of `proxied`; then `start` is called. `notes`
-    are sentences about the connections that failed. Raises `ToolError` where no socket can be opened.
+    The command is started with the arguments of `proxied` and inherits `descriptor`; then `start` is called. `notes`
+    yields sentences about failed connections. Raises `ToolError` if no socket can be opened.
 
-    Connections are served by an event loop in a thread of their own: a large download takes all the time that it gets.
+    An event loop in its own thread serves the connections: a large download would take all the time of a shared loop.
     """
 
     def __init__(self, hosts: Sequence[Host], clock: Clock) -> None:
@@ -112,6 +112,7 @@ class HostProxy:
         self._listening: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._connections = 0
+        self._serving = set[asyncio.Task[None]]()
         self._lookups = asyncio.Semaphore(_MAX_LOOKUPS)
         self._notes = dict[str, None]()
         self._left_out = 0
@@ -143,7 +144,7 @@ class HostProxy:
         self._running = asyncio.ensure_future(run_in_thread(self._run, name="agx proxy of a command"))
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence for each server that was not reached, ten of them at most."""
+        """Yield a sentence for each server that was not reached, at most ten."""
         yield from list(self._notes)  # copied at once: the other thread may add some
         if self._left_out:
             yield f"{self._left_out:,} more connections to other hosts failed."
@@ -174,12 +175,12 @@ class HostProxy:
         listener = await self._receive_listener()
         if listener is not None:
             self._server = await asyncio.start_server(
-                self._serve, sock=listener, limit=_BUFFER_BYTES, backlog=_BACKLOG, start_serving=False
+                self._begin, sock=listener, limit=_BUFFER_BYTES, backlog=_BACKLOG, start_serving=False
             )
             await self._server.start_serving()
 
     async def _receive_listener(self) -> socket.socket | None:
-        """Return the listening socket of the launcher, None if the command has ended without one."""
+        """Return the listening socket of the launcher, None if the command ended before it sent one."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         self._engine.setblocking(False)
         loop.add_reader(self._engine, readable.set)
@@ -191,6 +192,12 @@ class HostProxy:
         return socket.socket(fileno=descriptors[0]) if descriptors else None
 
     # --- one connection -----------------------------------------------------------------------------------------------
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection in a task of our own: one of `start_server` logs an error when cancelled."""
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
@@ -372,7 +379,7 @@ class _Request:
 
 
 def _parse_request(head: bytes) -> _Request:
-    """Return the request in a head; raise `_RefusedError` for one that is none."""
+    """Return the request in a head; raise `_RefusedError` if it is not a valid request."""
     line, *headers = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if (match := _CONNECT.fullmatch(line)) is not None:
         return _Request(_parse_host(match[1], None))

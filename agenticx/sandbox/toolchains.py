@@ -1,4 +1,4 @@
-"""Folders and files that commands may read though the sandbox hides what is around them, such as toolchains."""
+"""Folders and files, such as toolchains, that stay readable in folders that the sandbox hides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agenticx.secret_names import holds_credentials
+from agenticx.secret_detection import holds_credentials
 
 __all__ = ["virtual_environments", "visible_home_paths"]
 
@@ -35,7 +35,7 @@ def visible_home_paths(home: Path, extra: Sequence[str]) -> tuple[Path, ...]:
 def virtual_environments(search_path: str, around: Sequence[Path]) -> tuple[Path, ...]:
     """Return the virtual environments of `search_path`, a value of PATH, and the one of this process.
 
-    An environment in which one of the paths `around` lies, such as the home folder, is left out: it would show that.
+    An environment that contains one of the paths `around`, such as the home folder, is left out: it would reveal it.
     """
     folders = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
     folders += [Path(entry).parent for entry in search_path.split(os.pathsep) if os.path.isabs(entry)]

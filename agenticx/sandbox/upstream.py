@@ -1,6 +1,6 @@
-"""Connections to hosts through the proxy that the user's variables name, where the internet is reached no other way.
+"""Connections to hosts through the user's own proxy, named by HTTP_PROXY and HTTPS_PROXY.
 
-Names are looked up by that proxy, so an address that a name stands for is not checked here.
+That proxy looks names up, so the address of a name is not checked here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r\n")
 
 
 def find_upstream(host: Host, scheme: str) -> Proxy | None:
-    """Return the user's proxy for a host, None if it is reached directly; raise OSError for one that cannot be used."""
+    """Return the user's proxy for a host, None to connect directly; raise OSError if the proxy cannot be used."""
     if host.is_local:
         return None
     try:

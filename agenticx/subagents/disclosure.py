@@ -1,9 +1,9 @@
-"""The confirmation before text is sent to another provider, by a sub-agent whose model is there.
+"""The confirmation before a sub-agent sends text to another provider.
 
-The providers of the session's model, and of the model that acts, have the text anyway; a call that gives a sub-agent
-anything asks if its model is at neither. A server on this machine is a provider like any other. Two names in the
-catalogue are one provider if they have one address, such as `openai` and `openai-chat`. Of a name that only an
-application's own function of runtimes knows, the provider is unknown, and the choice is the application's.
+The provider of the session's model and the provider of the acting agent's model have the text anyway. A call that
+sends text to a sub-agent asks if the sub-agent's model is at neither. A server on this machine is a provider like any
+other. Two names in the catalogue are one provider if they have one address, such as `openai` and `openai-chat`. A model
+name that only an application's `runtime_for` function knows has no known provider; the application decides then.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ __all__ = ["ModelNames", "asks_before_disclosing"]
 
 @dataclass(frozen=True, slots=True)
 class ModelNames:
-    """The names of a sub-agent's model, of the session's and of the one that acts: as chosen, then each model's own.
+    """The names of three models: the sub-agent's, the session's, and the acting agent's.
 
-    The own name of the sub-agent's model is missing if it is unknown. `task` is that of a sub-agent which exists.
+    Each is a pair: the name by which the model was chosen, then the model's own name. A sub-agent's unknown model has
+    no own name. `task` is the task of a sub-agent that exists already.
     """
 
     subagent: tuple[str, ...]
@@ -38,15 +39,16 @@ class ModelNames:
 
 @dataclass(frozen=True, slots=True)
 class _ModelProvider:
-    """A provider: its name, and its address or, if that is unknown, its name again."""
+    """A provider: its name and its address; the address is the name again if it is unknown."""
 
     name: str
     address: str
 
 
 NamesOfCall = Callable[[Mapping[str, Any]], ModelNames | None]
-"""A function that returns the names for a call by its arguments; None if no model was chosen, or one that is unknown,
-which the call itself reports."""
+"""A function that returns the names for a call by its arguments.
+
+It returns None if no model was chosen or the model is unknown; the call itself reports an unknown model."""
 
 
 @dataclass(frozen=True, slots=True)

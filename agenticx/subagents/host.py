@@ -1,4 +1,4 @@
-"""The session in which sub-agents run, as their manager uses it, with records of runs and endings."""
+"""The session in which sub-agents run: it keeps the records of their runs and endings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["MemoryHost", "SubagentHost"]
 
 
 class SubagentHost(Protocol):
-    """The session of a tree of sub-agents. What a method has recorded is durable once it has returned."""
+    """The session of a tree of sub-agents. A record is durable once the method that wrote it has returned."""
 
     @property
     def is_durable(self) -> bool:
-        """True if runs can outlive the turns above them, and records the process."""
+        """True if a run can outlive its parent turn, and a record the process."""
         ...
 
     @property
@@ -28,34 +28,34 @@ class SubagentHost(Protocol):
         ...
 
     def find_model_name(self, model: str, /) -> str | None:
-        """Return the own name of the model that a sub-agent gets by the name `model`, None if it is unknown.
+        """Return the model's own name for the chosen name `model`, None if it is unknown.
 
-        Raises `ModelUnavailable` if there is none.
+        Raises `ModelUnavailable` if no model has the name `model`.
         """
         ...
 
     async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
-        """Record a run before it begins, and append the event of its start with it, as `write` does.
+        """Record a run before it begins, and append the event of its start in the same write.
 
-        `taken` are the ids of the messages that it begins with.
+        `taken` are the ids of the messages with which the run begins.
         """
         ...
 
     async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
-        """Record a message for an agent; a `steered` event of its turn records that it was taken."""
+        """Record a message for an agent; a `steered` event of the agent's turn records that the agent took it."""
         ...
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
-        """Record an ending of which no turn has a terminal event.
+        """Record the ending of a run whose turn has no terminal event, for example a run that never began.
 
-        The terminal event of a turn is recorded as the ending of its run with the event itself.
+        A terminal event is itself the record of the ending.
         """
         ...
 
     async def write(self, event: RuntimeEvent, /, *, ending_of: str | None = None) -> None:
-        """Append an event to its turn, which has not ended, or with the `turn_id` "" to none.
+        """Append an event to its turn, which has not ended; an event with the `turn_id` "" belongs to no turn.
 
-        With `ending_of`, the id of a run, it is recorded that the log has the event of the ending of that run.
+        With `ending_of`, the id of a run, the event reports the ending of that run, and is recorded as that report.
         """
         ...
 
@@ -64,16 +64,16 @@ class SubagentHost(Protocol):
         ...
 
     async def read_spent(self, agent_id: str, /) -> Spent:
-        """Return what an agent, with those below it, has spent in all its runs."""
+        """Return what an agent and its sub-agents, at all levels, have spent in all runs."""
         ...
 
-    async def turn_above(self, run: SubagentRun, /) -> Turn | None:
-        """Return the turn below which a run begins that no turn starts."""
+    async def find_parent_turn(self, run: SubagentRun, /) -> Turn | None:
+        """Return the parent turn of a run that no turn starts, for example one that goes on after a restart."""
         ...
 
 
 class MemoryHost:
-    """A session in memory, of which nothing is recorded."""
+    """A session in memory; it records nothing."""
 
     is_durable = False
     session_model_names = ()
@@ -99,5 +99,5 @@ class MemoryHost:
     async def read_spent(self, agent_id: str, /) -> Spent:
         return Spent()
 
-    async def turn_above(self, run: SubagentRun, /) -> Turn | None:
+    async def find_parent_turn(self, run: SubagentRun, /) -> Turn | None:
         return None

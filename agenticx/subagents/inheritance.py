@@ -1,4 +1,4 @@
-"""The parts of the turn above that a sub-agent gets: tools, and a conversation in the same workspace."""
+"""The parts of its parent turn that a sub-agent gets: tools, and a conversation in the same workspace."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 from agenticx.errors import InvalidArguments
 from agenticx.messages import Message
-from agenticx.runtime import Budget, Session
+from agenticx.runtime import Session
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.tree import Subagent
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["given_tools", "may_begin_below", "new_session", "tools_left", "top_budget", "top_turn"]
+__all__ = ["can_start_child", "given_tools", "new_session", "remaining_tools"]
 
 
-def may_begin_below(turn: Turn) -> bool:
-    """Return True if the turn is not stopped, and runs or can be outlived."""
-    return not turn.stopped and (turn.accepts_children or turn.child_turns.is_durable)
+def can_start_child(turn: Turn) -> bool:
+    """Return whether `turn` can start a child turn: it is not stopped, and it runs or its child turns are durable."""
+    return not turn.stopped and (turn.children.is_open or turn.child_turns.is_durable)
 
 
 _NOT_GIVEN = frozenset({"memory_save", "memory_search", "run_variants"})
-"""Tools that a sub-agent has only if they are named: those for the user's memory, and that for options."""
+"""Tools that a sub-agent has only if they are named: they change the user's memory, or make options for the user."""
 
 
 def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
-    """Return those of the tools that are named, or all but those in `_NOT_GIVEN`.
+    """Return the named tools; without `names` all except `_NOT_GIVEN`.
 
-    Raises `InvalidArguments` for others and for a list of none.
+    Raises `InvalidArguments` for an unknown name and for an empty list.
     """
     if names is None:
         return known.only(name for name in known.names if name not in _NOT_GIVEN)
@@ -37,31 +37,19 @@ def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
     return known.only(names)
 
 
-def top_turn(turn: Turn) -> Turn:
-    """Return the turn above which there is none."""
-    while turn.context.parent is not None:
-        turn = turn.context.parent
-    return turn
-
-
-def top_budget(turn: Turn | None) -> Budget | None:
-    """Return the budget of the turn at the top, which those below it share; None if it has none."""
-    return None if turn is None else top_turn(turn).context.budget
-
-
-def tools_left(agent: Subagent, above: Turn | None) -> Toolbox | None:
-    """Return the tools of the turn above that the agent was given when it was started."""
-    if above is None or agent.run.tools is None:
+def remaining_tools(agent: Subagent, parent_turn: Turn | None) -> Toolbox | None:
+    """Return the tools that the agent was given at its start and that its parent turn still has."""
+    if parent_turn is None or agent.run.tools is None:
         return agent.tools
-    return above.tools.only(name for name in agent.run.tools if name in above.tools)
+    return parent_turn.agent.tools.only(name for name in agent.run.tools if name in parent_turn.agent.tools)
 
 
-def new_session(near: Session, messages: Sequence[Message] = ()) -> Session:
+def new_session(parent: Session, messages: Sequence[Message] = ()) -> Session:
     """Return a conversation with these messages in the workspace of another one."""
     return Session(
-        workspace=near.workspace,
-        permission_mode=near.permission_mode,
-        snapshots=near.snapshots,
-        artifacts=near.artifacts,
+        workspace=parent.workspace,
+        permission_mode=parent.permission_mode,
+        snapshots=parent.snapshots,
+        artifacts=parent.artifacts,
         messages=messages,
     )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from agenticx.argument_types import check_int, check_number
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock
 from agenticx.errors import CallBlocked
 from agenticx.runtime import StopSignal
@@ -22,15 +23,18 @@ __all__ = ["RunSlots", "StartLimits", "StatusQueries", "SubagentLimits"]
 _ADVICE = "wait_subagents waits without asking; endings are reported to you by themselves"
 
 
+@explain_calls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentLimits:
     """The limits of a tree of sub-agents.
 
-    `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
-    have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
-    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a slot is
-    free again. `seconds` limits the work of each, without the time of waiting for a person. With `total` one turn of
-    the main agent starts at most so many runs of sub-agents, directly or through others.
+    - `depth`: the levels of sub-agents; the main agent's own are at level 1.
+    - `children`: the sub-agents of one agent that have not ended.
+    - `running`: the sub-agents of the tree that work at once; the others are queued. A sub-agent that waits for a
+      person or for its own sub-agents releases its slot. It goes on without waiting for a free slot; a queued sub-agent
+      waits for one.
+    - `seconds`: the time of one turn of a sub-agent; time spent waiting for a person does not count.
+    - `total`: the runs that one turn of the main agent starts, directly or through sub-agents; None is no limit.
     """
 
     depth: int = 3
@@ -52,9 +56,9 @@ class SubagentLimits:
 
 
 class StartLimits:
-    """The limits of a tree, and the number of runs that each turn at its top has started, directly or through others.
+    """The limits of a tree, and how many runs each root turn has started, directly or through sub-agents.
 
-    What a person starts, outside of turns, is not limited by that number.
+    The number of runs that a person starts, outside of turns, is not limited.
     """
 
     def __init__(self, limits: SubagentLimits, tree: SubagentTree) -> None:
@@ -69,45 +73,39 @@ class StartLimits:
             raise SubagentLimitReached(f"sub-agents may be {limits.depth} deep; do the work yourself")
         if (working := len(self._tree.working(parent))) >= limits.children:
             raise SubagentLimitReached(f"queue_full: {working} sub-agents have not ended; wait for one of them")
-        if caller is not None and limits.total is not None and self._runs[_top_id(caller)] >= limits.total:
+        if caller is not None and limits.total is not None and self._runs[caller.lineage.root.id] >= limits.total:
             raise SubagentLimitReached(
                 f"queue_full: this turn of the main agent has started {limits.total} sub-agents, the most that it may;"
                 " work with what they found"
             )
 
-    def count(self, above: Turn | None) -> None:
-        """Count a run that begins below a turn."""
-        if above is not None:
-            self._runs[_top_id(above)] += 1
-
-
-def _top_id(turn: Turn) -> str:
-    while turn.context.parent is not None:
-        turn = turn.context.parent
-    return turn.id
+    def count(self, parent_turn: Turn | None) -> None:
+        """Count a run that begins as a child turn."""
+        if parent_turn is not None:
+            self._runs[parent_turn.lineage.root.id] += 1
 
 
 class RunSlots:
-    """A semaphore of `number` slots, acquired in the order of asking."""
+    """A semaphore of `number` slots for running sub-agents, first come, first served."""
 
     def __init__(self, number: int) -> None:
         self._free = number
         self._waiting = deque[asyncio.Future[None]]()
 
     async def acquire(self, agent: Subagent) -> None:
-        """Wait for a slot and give it to the agent, unless that is stopped before there is one."""
+        """Wait for a slot and give it to the agent, unless the agent is stopped first."""
         agent.has_slot = await self._acquire(agent.stop)
 
     def release(self, agent: Subagent) -> None:
-        """Pass the slot of the agent, if it has one, on to the one that has waited longest."""
+        """Pass the agent's slot, if it has one, on to the agent that has waited longest."""
         if agent.has_slot:
             agent.has_slot = False
             self._release()
 
     def reacquire(self, agent: Subagent) -> None:
-        """Give the agent a slot, unless it has one, at once: if need be beyond their number.
+        """Give the agent a slot at once unless it has one; more than `number` slots may be held then.
 
-        While more are held than there are, none is given to others.
+        Meanwhile no queued agent gets a slot.
         """
         if not agent.has_slot:
             agent.has_slot = True
@@ -115,9 +113,9 @@ class RunSlots:
 
     @asynccontextmanager
     async def released(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Release the slot of an agent while it waits for others, which may need one.
+        """Release the slot of an agent while it waits for its sub-agents, which may need one.
 
-        It is acquired again at once, however the wait ends, unless the run of the agent has ended.
+        The agent gets a slot back at once when the block ends, unless its run has ended.
         """
         if agent is None or not agent.has_slot:
             yield
@@ -157,7 +155,7 @@ class RunSlots:
 
 
 class StatusQueries:
-    """The queries of the agents of one tree."""
+    """The limits on queries for states, for all agents of one tree."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
@@ -165,7 +163,7 @@ class StatusQueries:
         self._made: dict[str, _Queries] = {}
 
     def count(self, turn: Turn | None) -> None:
-        """Count a query of a turn; raise `CallBlocked` if it is one too many or too early."""
+        """Count a query of a turn; raise `CallBlocked` if the turn has used its queries up or asks too early."""
         agent_id, turn_id = ("", "") if turn is None else (turn.agent_id, turn.id)
         made = self._made.get(agent_id)
         if made is None or made.turn_id != turn_id:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_sequence, check_str, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, InvalidArguments, StoreError
 from agenticx.logs import get_logger
@@ -21,10 +22,9 @@ from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, Event
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.arguments import check_spawn, check_text
 from agenticx.subagents.disclosure import ModelNames
 from agenticx.subagents.host import MemoryHost, SubagentHost
-from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget, top_turn
+from agenticx.subagents.inheritance import can_start_child, given_tools, new_session, remaining_tools
 from agenticx.subagents.limits import RunSlots, StartLimits, StatusQueries, SubagentLimits
 from agenticx.subagents.records import (
     ModelUnavailable,
@@ -45,23 +45,25 @@ __all__ = ["AgentTeamManager"]
 
 _CLOSING_SECONDS = 3.0
 _NAME_CHARS = 40
+_MAX_CHARS = 200_000  # of a task or a message
 
 _log = get_logger(__name__)
 
 
+@explain_calls
 class AgentTeamManager:
     """A tree of sub-agents below the main agent, whose conversation is `session`.
 
     `runtime_for` is the `Agent` or `AgentRuntime` of all sub-agents, or a function that returns a runtime for the name
     of a model (None: the default), or an awaitable of it. A sub-agent has a conversation of its own, a part of its
     parent's tools, and permissions that do not exceed its parent's; it asks the gate of the turn in which it was
-    started. The main agent gets `meta_tools()` to start sub-agents and to talk to them; sub-agents have those of their
-    parent too.
+    started. The main agent gets `meta_tools()` to start sub-agents and to talk to them, and so does each sub-agent.
 
-    A sub-agent works beside its parent. Each ending is delivered once, in a message that the engine writes: between two
-    rounds of the parent if it is at work, else at the start of its next turn; that of a sub-agent whose parent has
-    ended is delivered to the agent above. A stop of the parent stops its sub-agents, and without a hub so does its end.
-    All model calls are made within `budget`. `host` keeps the records of runs and endings, by default nothing does.
+    A sub-agent works while its parent goes on. Its ending is delivered once, in a message that the engine writes:
+    between two rounds of the parent if it is at work, else at the start of its next turn. If the parent has ended, the
+    nearest ancestor that is at work gets it. A stop of the parent stops its sub-agents, and without a hub so does
+    its end. All model calls are made within `budget`. `host` keeps the records of runs and endings; by default they are
+    not kept.
     """
 
     def __init__(
@@ -110,42 +112,42 @@ class AgentTeamManager:
     ) -> str:
         """Start a sub-agent of the agent that calls this, and return its id.
 
-        `tools` are names of the parent's tools, outside of turns of the runtime's, by default all; `context` is put
-        before the task; `budget` limits the model calls too; after a restart its own limits go on. Raises
-        `SubagentLimitReached`, `ModelUnavailable`, `InvalidArguments` for tools that the parent does not have and for a
-        list of none, and `TypeError`.
+        `tools` are names of the parent's tools (outside of turns, of the runtime's), by default all. `context` is put
+        before the task. `budget` limits its model calls too, and goes on after a restart. Raises `TypeError`,
+        `SubagentLimitReached`, `ModelUnavailable`, and `InvalidArguments` for tools that the parent does not have and
+        for an empty list.
         """
-        check_spawn(task, name, tools, model, context)
+        _check_spawn(task, name, tools, model, context)
         checked_budget(budget)
-        above = current_turn()
-        toolbox = None if above is None else given_tools(above.tools, tools)
-        parent = self._tree.caller(above)
+        parent_turn = current_turn()
+        toolbox = None if parent_turn is None else given_tools(parent_turn.agent.tools, tools)
+        parent = self._tree.caller(parent_turn)
         self._check_open()
-        self._start_limits.check(parent, above)
+        self._start_limits.check(parent, parent_turn)
         agent_id = self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent")
         runtime = await self._runtimes.get(model)
-        if above is None and tools is not None:
+        if parent_turn is None and tools is not None:
             toolbox = given_tools(runtime.agent.tools, tools)
         self._check_open()
-        self._start_limits.check(parent, above)
+        self._start_limits.check(parent, parent_turn)
         run = SubagentRun(
             turn_id=new_id("turn"),
             agent_id=agent_id,
             task=task,
             message=task if context is None else f"{context}\n\n{task}",
-            parent_path=() if above is None else above.agent_path,
-            parent_turn_id="" if above is None else above.id,
+            parent_path=() if parent_turn is None else parent_turn.lineage.agent_path,
+            parent_turn_id="" if parent_turn is None else parent_turn.id,
             depth=1 if parent is None else parent.depth + 1,
             tools=None if toolbox is None else toolbox.names,
             model=model,
-            permission_mode=(self._session if above is None else above).permission_mode,
+            permission_mode=self._session.permission_mode if parent_turn is None else parent_turn.permissions.mode,
             budget=None if budget is None else budget.limits,
-            sources=_sources(above),
+            sources=_sources(parent_turn),
         )
         agent = Subagent(run=run, parent=parent, tools=toolbox, budget=budget)
         self._tree.add(agent)
         try:
-            await self._begin(agent, above, runtime)
+            await self._begin(agent, parent_turn, runtime)
         except (AgenticXError, asyncio.CancelledError):
             if agent.work is None:
                 self._tree.remove(agent)
@@ -154,19 +156,19 @@ class AgentTeamManager:
         return agent.id
 
     async def cancel(self, agent_id: str) -> None:
-        """Stop a sub-agent and those below it; do nothing if it has ended."""
+        """Stop a sub-agent and its own sub-agents, at all levels."""
         agent = self._find(agent_id)
         for each in (agent, *self._tree.below(agent)):
             if not each.has_ended:
                 each.stop.set()
 
-    async def retry(self, agent_id: str) -> None:
-        """Have a sub-agent that has ended begin its task anew, with an empty conversation.
+    async def retry(self, agent_id: str, *, turn_id: str | None = None) -> None:
+        """Have a sub-agent that has ended begin its task anew, with an empty conversation, in a new turn `turn_id`.
 
         Messages that it has not heard are dropped. Raises `SubagentBusy` if it works, `SubagentLimitReached`.
         """
         agent = self._find(agent_id)
-        if not (agent.has_ended and await self._begin_again(agent, is_anew=True)):
+        if not (agent.has_ended and await self._begin_again(agent, is_anew=True, turn_id=turn_id)):
             raise SubagentBusy(f"{agent_id} has not ended; cancel it first")
 
     async def message(self, agent_id: str, text: str, *, message_id: str | None = None) -> None:
@@ -175,7 +177,7 @@ class AgentTeamManager:
         One at work gets it with its next model call, one that has ended or is being stopped goes on with it. Raises
         `SubagentLimitReached`, `SubagentsClosed`.
         """
-        check_text("text", text)
+        _check_text("text", text)
         agent, sources = self._find(agent_id), _sources(current_turn())
         message = UserMessage(content=clean_text(text), message_id=message_id or new_id("msg"), sources=sources)
         if agent.stop.is_set():
@@ -192,12 +194,12 @@ class AgentTeamManager:
     def model_names(self, model: str | None) -> ModelNames | None:
         """Return the names of the models between which text passes to a sub-agent with the chosen `model`.
 
-        None if none is chosen, for one that cannot be used, and outside of turns.
+        Returns None without a chosen model, for one that cannot be used, and outside of turns.
         """
         turn = current_turn()
         if model is None or turn is None or self._runtimes.is_fixed:
             return None
-        acting, top = turn.agent.model.name, top_turn(turn).agent.model.name
+        acting, top = turn.agent.model.name, turn.lineage.root.agent.model.name
         try:
             chosen = self._host.find_model_name(model)
         except ModelUnavailable:
@@ -219,13 +221,13 @@ class AgentTeamManager:
         return self._find(agent_id).status()
 
     def sources_of(self, agent_ids: Collection[str]) -> tuple[str, ...]:
-        """Return the names of the texts of others that these sub-agents, or who gave them their tasks, have read."""
+        """Return the names of the texts of others that these sub-agents, and the authors of their tasks, have read."""
         agents = [agent for agent in self._tree if agent.id in agent_ids]
         read = (source for agent in agents for source in (*agent.run.sources, *sources_read(agent.session)))
         return tuple(dict.fromkeys(read))
 
     def list(self) -> Sequence[dict[str, Any]]:
-        """Return the states of the sub-agents below the agent that calls this, of all outside of turns."""
+        """Return the states of the sub-agents that the calling agent may direct; outside of turns of all."""
         return [agent.status() for agent in self._tree.visible(current_turn())]
 
     async def wait(
@@ -236,7 +238,7 @@ class AgentTeamManager:
     ) -> Sequence[dict[str, Any]]:
         """Wait until one or all of the sub-agents have ended, and return their states; after `timeout` s as they are.
 
-        By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
+        By default it waits for the caller's sub-agents whose ending is not delivered. Their results follow as notices.
         """
         if isinstance(ids, str):
             raise TypeError(f"ids must be a list of ids, not the text {ids!r}")
@@ -296,7 +298,8 @@ class AgentTeamManager:
         """
         states = [agent.state for agent in self._tree]
         used: dict[str, Any] = {}
-        if (budget := self._budget or top_budget(current_turn())) is not None:
+        turn = current_turn()
+        if (budget := self._budget or (None if turn is None else turn.lineage.root.context.budget)) is not None:
             spent, most = budget.spent, budget.limits
             used = {"tokens_used": spent.tokens, "tokens": most["tokens"]}
             used |= {"cost_usd_used": str(spent.cost_usd), "cost_usd": most["cost_usd"]}
@@ -312,7 +315,7 @@ class AgentTeamManager:
 
     @property
     def is_busy(self) -> bool:
-        """True if the task of a sub-agent runs, which for a moment it does after the event of its ending."""
+        """True if the task of a sub-agent runs; it ends a moment after the event of the ending."""
         return bool(self._tasks())
 
     @property
@@ -325,7 +328,7 @@ class AgentTeamManager:
         return None if (agent := self._tree.in_turn(turn_id)) is None else agent.session
 
     def mark_delivered(self, keys: Collection[str]) -> None:
-        """Forget the notices with these keys, which are stored as delivered, wherever they are to be told."""
+        """Forget the notices with these keys, which are stored as delivered, in all conversations."""
         for session in (self._session, *(agent.session for agent in self._tree)):
             if session is not None:
                 session.mark_delivered(keys)
@@ -348,10 +351,10 @@ class AgentTeamManager:
         agent.stop, agent.ended, agent.steering = StopSignal(), asyncio.Event(), Steering()
         agent.go_to_work()
         agent.open_requests = sum(not request.is_response_logged for request in resumed.point.requests.values())
-        below = {other.id for other in self._tree if other.parent is agent}
+        children = {other.id for other in self._tree if other.parent is agent}
         notices = self._session.notices
-        agent.session.notices = [notice for notice in notices if notice.data.get("agent_id") in below]
-        self._session.notices = [notice for notice in notices if notice.data.get("agent_id") not in below]
+        agent.session.notices = [notice for notice in notices if notice.data.get("agent_id") in children]
+        self._session.notices = [notice for notice in notices if notice.data.get("agent_id") not in children]
         self._tree.begin(agent)
         agent.work = asyncio.create_task(self._work(agent, resumed), name=f"agx sub-agent {agent.id}")
         return True
@@ -370,41 +373,47 @@ class AgentTeamManager:
         return agent.has_ended
 
     async def _answer_unread(self, agent: Subagent) -> None:
-        """Begin a run of an agent that has ended with the messages that it has left, if there are any."""
+        """Begin another run of an agent that has ended, if it has unread messages."""
         if agent.unread:
             try:
                 await self._begin_again(agent)
             except AgenticXError as exc:
                 _log.warning("a sub-agent could not go on with its messages", agent=agent.id, error=str(exc))
 
-    async def _begin_again(self, agent: Subagent, message: UserMessage | None = None, *, is_anew: bool = False) -> bool:
+    async def _begin_again(
+        self,
+        agent: Subagent,
+        message: UserMessage | None = None,
+        *,
+        is_anew: bool = False,
+        turn_id: str | None = None,
+    ) -> bool:
         """Begin another run of an agent that has ended; return False if it has begun one meanwhile.
 
-        It begins with its task, or with the messages that it has not heard and `message`.
-
+        It begins with its task if it `is_anew`, else with the messages that its conversation lacks and `message`.
         Raises `SubagentLimitReached`.
         """
         self._start_limits.check(agent.parent, current_turn())
         runtime = await self._runtimes.get(agent.run.model)
         earlier = 0 if is_anew else agent.rounds
-        run = replace(agent.run, turn_id=new_id("turn"), is_anew=is_anew, earlier_rounds=earlier)
-        above = current_turn() or await self._host.turn_above(run)
+        run = replace(agent.run, turn_id=turn_id or new_id("turn"), is_anew=is_anew, earlier_rounds=earlier)
+        parent_turn = current_turn() or await self._host.find_parent_turn(run)
         if not is_anew and agent.session is None:
             messages = await self._host.read_messages(agent.id, agent.turn_ids)
-            agent.session = agent.session or new_session(self._near(above), messages)
+            agent.session = agent.session or new_session(self._parent_session(parent_turn), messages)
         self._check_open()
         if not agent.has_ended:
             return False
         self._start_limits.check(agent.parent, current_turn())
         new = () if message is None else (message,)
-        texts = [run.task] if is_anew else [*agent.unheard, *(one.content for one in new)]
-        sources = dict.fromkeys([*run.sources, *_sources(above), *sources_of([*agent.unread, *new])])
+        texts = [run.task] if is_anew else [*agent.undelivered_messages, *(one.content for one in new)]
+        sources = dict.fromkeys([*run.sources, *_sources(parent_turn), *sources_of([*agent.unread, *new])])
         before, work = replace(agent), agent.work
         agent.run = replace(run, message="\n\n".join(texts), sources=tuple(sources))
         agent.state, agent.unread = "queued", []
         agent.stop, agent.ended = StopSignal(), asyncio.Event()
         try:
-            await self._begin(agent, above, runtime, taken=[*before.unread, *new])
+            await self._begin(agent, parent_turn, runtime, taken=[*before.unread, *new])
         except (AgenticXError, asyncio.CancelledError):
             if agent.work is work:
                 agent.run, agent.state, agent.session = before.run, before.state, before.session
@@ -414,24 +423,24 @@ class AgentTeamManager:
             raise
         return True
 
-    def _near(self, above: Turn | None) -> Session:
-        return self._session if above is None else above.session
+    def _parent_session(self, parent_turn: Turn | None) -> Session:
+        return self._session if parent_turn is None else parent_turn.session
 
     async def _begin(
-        self, agent: Subagent, above: Turn | None, runtime: AgentRuntime, taken: Sequence[UserMessage] = ()
+        self, agent: Subagent, parent_turn: Turn | None, runtime: AgentRuntime, taken: Sequence[UserMessage] = ()
     ) -> None:
         """Record the run of an agent, which has `taken` messages, and begin it in a task.
 
         A run that may be recorded gets an ending in any case.
         """
-        self._start_limits.count(above)
-        run, agent.above, agent.runtime = agent.run, above, runtime
-        agent.tools, agent.steering = tools_left(agent, above), Steering()
-        near = self._near(above)
+        self._start_limits.count(parent_turn)
+        run, agent.parent_turn, agent.runtime = agent.run, parent_turn, runtime
+        agent.tools, agent.steering = remaining_tools(agent, parent_turn), Steering()
+        parent_session = self._parent_session(parent_turn)
         if run.is_anew:
-            agent.session, agent.turn_ids = new_session(near), ()
+            agent.session, agent.turn_ids = new_session(parent_session), ()
         elif agent.session is not None:
-            agent.session.workspace = near.workspace  # the session may have been moved
+            agent.session.workspace = parent_session.workspace  # the session may have been moved
         agent.turn_ids, agent.run_rounds = (*agent.turn_ids, run.turn_id), 0
         try:
             await self.reporter.record_start(agent, taken)
@@ -446,7 +455,7 @@ class AgentTeamManager:
         agent.work = asyncio.create_task(self._work(agent), name=f"agx sub-agent {agent.id}")
 
     async def _work(self, agent: Subagent, resumed: ResumedTurn | None = None) -> None:
-        """Run the turn of the agent, deliver its ending, whatever it is, and go on with messages that it has left."""
+        """Run the turn of the agent, deliver its ending, and go on with the messages that it has not read."""
         ending, is_recorded = agent.failure("internal", "The work failed because of an error in AgenticX."), False
         is_suspended = False
         try:
@@ -477,20 +486,20 @@ class AgentTeamManager:
         """Run the turn and return its terminal event, None if it does not begin."""
         if resumed is not None:
             agent.runtime = await self._runtimes.get(agent.run.model)
-            agent.above = await self._host.turn_above(agent.run)
-            agent.tools = tools_left(agent, agent.above)
+            agent.parent_turn = await self._host.find_parent_turn(agent.run)
+            agent.tools = remaining_tools(agent, agent.parent_turn)
         else:
             await self._slots.acquire(agent)
-        above, session, runtime = agent.above, agent.session, agent.runtime
+        parent_turn, session, runtime = agent.parent_turn, agent.session, agent.runtime
         assert session is not None
         assert runtime is not None
-        if resumed is None and (agent.stop.is_set() or (above is not None and not may_begin_below(above))):
+        if resumed is None and (agent.stop.is_set() or (parent_turn is not None and not can_start_child(parent_turn))):
             return None
         agent.go_to_work()
         budget = await self._budget_of(agent)
         context = TurnContext(
             turn_id=agent.run.turn_id,
-            parent=above,
+            parent=parent_turn,
             detached=True,
             steering=agent.steering,
             on_exhausted="pause",
@@ -529,13 +538,13 @@ class AgentTeamManager:
                 self._slots.reacquire(agent)
 
     async def _budget_of(self, agent: Subagent) -> Budget | None:
-        """Return the budget of an agent within those above it; one of an earlier process with what that spent of it."""
+        """Return the budget of an agent, joined with its ancestors'; after a restart with what it had spent before."""
         if agent.budget is None and agent.run.budget is not None:
             budget = Budget(**agent.run.budget)
             budget.add_spent(await self._host.read_spent(agent.id))
             agent.budget = agent.budget or budget
-        above = self._budget if agent.parent is None else await self._budget_of(agent.parent)
-        return Budget.joined(agent.budget, above)
+        outer = self._budget if agent.parent is None else await self._budget_of(agent.parent)
+        return Budget.joined(agent.budget, outer)
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
@@ -551,5 +560,27 @@ class AgentTeamManager:
 
 
 def _sources(turn: Turn | None) -> tuple[str, ...]:
-    """Return the names of texts of others on which an agent may act in that turn."""
-    return () if turn is None else turn.foreign_sources
+    """Return the names of the texts of others that the agent of a turn may act on."""
+    return () if turn is None else turn.sources.names()
+
+
+def _check_text(name: str, text: str) -> None:
+    """Raise `TypeError` for anything but a text, and `InvalidArguments` for a blank one and one that is too long."""
+    check_str(name, text)
+    if not text.strip():
+        raise InvalidArguments(f"{name} must not be blank")
+    if len(text) > _MAX_CHARS:
+        raise InvalidArguments(f"{name} must have at most {_MAX_CHARS:,} characters, not {len(text):,}")
+
+
+def _check_spawn(task: str, name: object, tools: object, model: object, context: object) -> None:
+    """Raise `TypeError` for arguments of another type, and `InvalidArguments` as `_check_text` does for the task."""
+    _check_text("task", task)
+    check_str("name", name)
+    if tools is not None:
+        check_sequence("tools", tools, "names of tools")
+        for position, tool in enumerate(cast("Sequence[object]", tools)):
+            check_str(f"tools[{position}]", tool)
+    for optional, value in (("model", model), ("context", context)):
+        if value is not None:
+            check_str(optional, value)

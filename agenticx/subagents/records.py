@@ -9,12 +9,12 @@ from typing import Any, Literal
 from unicodedata import category
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.foreign_text import frame_text
 from agenticx.messages import shown_text, sources_of
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
+from agenticx.untrusted_text import frame_text
 
 __all__ = [
     "ModelUnavailable",
@@ -34,38 +34,39 @@ SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 _SHOWN_CHARS = 20_000
 _KEPT_SOURCES = 200
 _NOTE = "its words, not the user's"
-_LINE_CHARS = 60  # of which the beginning of a line is compared with that of an ending
+_LINE_CHARS = 60  # the beginning of a line, which is compared with the first line of an ending
 
 
 class SubagentNotFound(ToolError):
-    """An error for the id of a sub-agent that does not exist, or that the caller did not start."""
+    """Raised for the id of a sub-agent that does not exist, or that the caller may not direct."""
 
 
 class SubagentsClosed(ToolError):
-    """An error for a sub-agent that is to begin once the sub-agents of its session are being ended."""
+    """Raised for a sub-agent that would begin while the sub-agents of its session are being ended."""
 
 
 class SubagentBusy(ToolError):
-    """An error for what a sub-agent that works cannot do, such as beginning anew."""
+    """Raised for an operation that a working sub-agent does not allow, such as a new start."""
 
 
 class SubagentLimitReached(ToolError):
-    """An error for a sub-agent beyond the limits of its tree."""
+    """Raised for a sub-agent beyond the limits of its tree."""
 
 
 class ModelUnavailable(InvalidArguments):
-    """An error for a sub-agent whose model cannot be used; the message names the accepted ones."""
+    """Raised for a sub-agent whose model cannot be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentRun:
-    """A run of a sub-agent, which is the turn `turn_id` once it has begun.
+    """A run of a sub-agent; once it has begun it is the turn `turn_id`.
 
-    `message` is what it begins with: the task, or a message to an agent that had ended. With `is_anew` the agent begins
-    with an empty conversation. `parent_path` names the agent above it, after those above that one, and is empty outside
-    of turns; `parent_turn_id` is that agent's turn in which it was started. `tools` are names. `earlier_rounds` are
-    those of its conversation before this run. `budget` has the limits of the agent's own budget. `sources` name the
-    texts of others in the conversations from which its messages come.
+    - It begins with `message`: the task, or a message to an agent that had ended; with `is_anew` in an empty
+      conversation, else after `earlier_rounds` rounds.
+    - `parent_path` has the ids of the agents from the main agent to the parent, `parent_turn_id` the id of the parent's
+      turn. Both are empty for a run that was started outside of turns.
+    - `tools` are names, `budget` the limits of the agent's own budget. `sources` names the texts of others in the
+      conversations from which the run's messages come.
     """
 
     turn_id: str
@@ -90,20 +91,20 @@ class SubagentRun:
 
     @property
     def parent_id(self) -> str | None:
-        """The agent above it, None if no agent started it."""
+        """The id of the agent that started it, None if no agent did."""
         return self.parent_path[-1] if self.parent_path else None
 
     @property
     def starter_path(self) -> tuple[str, ...]:
-        """The path of an agent that is neither the main one nor a sub-agent and started it, such as a member of a team.
+        """The path of the agent that started it, if that is neither the main agent nor a sub-agent; else empty.
 
-        Empty if another agent did.
+        For example, it is a participant of a team.
         """
         return self.parent_path if self.depth == 1 and len(self.parent_path) > 1 else ()
 
     @property
     def reader(self) -> str:
-        """The name of the agent that is told its ending in the main conversation; "" for the main agent."""
+        """The name of the agent that gets the notice of its ending, "" for the main agent; see `Notice`."""
         return self.starter_path[-1] if self.starter_path else ""
 
     def dump(self) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class SubagentRun:
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> SubagentRun:
-        """Return the run of what `dump` returned."""
+        """Return the run from the result of `dump`."""
         values = dict(data)
         values["parent_path"] = tuple(data["parent_path"])
         values["sources"] = tuple(data["sources"])
@@ -124,9 +125,9 @@ class SubagentRun:
 class SubagentEnding:
     """An ending of a sub-agent's work; `text` is its result, or says why there is none.
 
-    `turn_id` is that of the run, `rounds` are its rounds. `code` is the error code of the event `error`, None for other
-    states. In the fork of a session the code `forked` is that of a sub-agent which goes on with the old session.
-    `sources` name the texts of others in its conversation.
+    The run was the turn `turn_id` and had `rounds` rounds. `code` is the error code of the event `error`, None in other
+    states; in the fork of a session it is `forked` for a sub-agent that goes on with the old session. `sources` name
+    the texts of others in its conversation.
     """
 
     turn_id: str
@@ -157,7 +158,7 @@ class SubagentEnding:
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> SubagentEnding:
-        """Return the ending of what `dump` returned."""
+        """Return the ending from the result of `dump`."""
         values = dict(data)
         values["sources"] = tuple(data["sources"])
         return cls(**values)
@@ -169,13 +170,13 @@ class SubagentEnding:
 
     @property
     def event(self) -> tuple[EventType, dict[str, Any]]:
-        """The type and the data of the event that reports it; none does for work that is paused."""
+        """The type and the data of the event that reports it, None for a pause."""
         if self.state == "completed":
             return EventType.SUBAGENT_COMPLETED, {"result": self.text}
         return EventType.SUBAGENT_ERROR, {"text": self.text, "code": self.code or "internal"}
 
     def to_model_text(self) -> str:
-        """Return the framed text by which the parent's model is told, with the middle of a long result left out."""
+        """Return the framed text for the parent's model, with the middle of a long result left out."""
         what = {
             "paused": "paused; a message resumes it",
             "completed": "completed",
@@ -188,13 +189,13 @@ class SubagentEnding:
         return truncate(self.text, _SHOWN_CHARS)[0]
 
     def notice(self, *, is_stored: bool, reader: str = "") -> Notice:
-        """Return what the parent's model is told, see `Notice`; of a stored ending it is recorded that it was."""
+        """Return the notice of the ending for the parent's model; the delivery of a stored notice is recorded."""
         key = self.turn_id if is_stored else ""
         return Notice(self.to_model_text(), key, self.dump(), reader=reader, sources=self.sources)
 
 
 def sources_read(session: Session | None) -> tuple[str, ...]:
-    """Return the names of the texts of others in a conversation, and below it; the latest of very many."""
+    """Return the names of the texts of others in a conversation and its child turns; of very many the latest."""
     if session is None:
         return ()
     found = dict.fromkeys([*sources_of(session.messages), *session.state.sources])

@@ -1,4 +1,4 @@
-"""The events that report on sub-agents, and the delivery of their endings to the agents above."""
+"""The events that report on sub-agents, and the delivery of their endings to their ancestors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 
 class SubagentReporter:
-    """The source of reports on the sub-agents of a tree, whose main agent has `session`, until it is abandoned."""
+    """A writer of events and notices about the sub-agents of a tree, whose main agent has `session`."""
 
     def __init__(self, host: SubagentHost, tree: SubagentTree, session: Session) -> None:
         self.is_abandoned = False
@@ -31,21 +31,21 @@ class SubagentReporter:
         self._session = session
 
     async def record_start(self, agent: Subagent, taken: Sequence[UserMessage]) -> None:
-        """Record the run of an agent, which is about to begin with these messages, with the event of its start."""
+        """Record an agent's run before it begins, with the event of its start and the messages that it takes."""
         event = self._event(agent, EventType.SUBAGENT_STARTED, {"task": agent.run.task})
         await self._host.record_run(agent.run, event, [message.message_id for message in taken])
-        self._put(agent.above, event)
+        self._put(agent.parent_turn, event)
 
     async def report_progress(self, agent: Subagent) -> None:
-        """Write the event that says what an agent does."""
+        """Write an event about an agent's progress."""
         event = self._event(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity})
-        await self._write(agent.above, event)
+        await self._write(agent.parent_turn, event)
 
     async def finish(self, agent: Subagent, ending: SubagentEnding, *, is_recorded: bool) -> None:
-        """Record the ending, then deliver it with the endings that the agent was not told of, then write its event."""
+        """Record the ending, deliver it together with the agent's unread notices, then write its event."""
         if not (is_recorded or self.is_abandoned):
             await self._store(self._host.record_ending(ending))
-        event, above = self._ending_event(agent, ending), agent.above
+        event, parent_turn = self._ending_event(agent, ending), agent.parent_turn
         self._tree.end(agent, ending)
         left: list[Notice] = []
         if agent.session is not None:
@@ -57,10 +57,10 @@ class SubagentReporter:
         if self._host.is_durable:
             self._tree.drop_conversations()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
-        await self._write(above, event, ending_of=ending.turn_id)
+        await self._write(parent_turn, event, ending_of=ending.turn_id)
 
     async def deliver(self, ending: SubagentEnding) -> None:
-        """Deliver the ending of a run of an earlier process, which is recorded."""
+        """Deliver the recorded ending of a run of an earlier process."""
         self._tree.end(agent := self._tree.find(ending.agent_id, None), ending)
         self._inbox(agent.parent).append(ending.notice(is_stored=True, reader=agent.run.reader))
         await self.report_ending(ending)
@@ -71,28 +71,28 @@ class SubagentReporter:
         await self._write(None, event, ending_of=ending.turn_id)
 
     def _ending_event(self, agent: Subagent, ending: SubagentEnding) -> Event | None:
-        """Return the event of an ending; None for a pause, which has none."""
+        """Return the event of an ending, None for a pause."""
         return None if ending.state == "paused" else self._event(agent, *ending.event)
 
     def _event(self, agent: Subagent, type_: EventType, data: Mapping[str, Any]) -> Event:
-        """Return an event of the turn above, or of none if that is over."""
-        turn, tree = agent.above, {"parent_agent_id": agent.run.parent_id, "depth": agent.depth}
-        turn_id = turn.id if turn is not None and turn.accepts_children else ""
+        """Return an event of the parent turn, or of no turn if the parent turn has ended."""
+        turn, tree = agent.parent_turn, {"parent_agent_id": agent.run.parent_id, "depth": agent.depth}
+        turn_id = turn.id if turn is not None and turn.children.is_open else ""
         return EVENT_CLASSES[type_](type_, {**data, **tree}, agent.id, turn_id)
 
-    async def _write(self, above: Turn | None, event: Event | None, *, ending_of: str | None = None) -> None:
-        """Write an event, in the turn above if it is one of that; `ending_of` is the run whose ending it reports."""
+    async def _write(self, parent_turn: Turn | None, event: Event | None, *, ending_of: str | None = None) -> None:
+        """Write an event; `ending_of` is the run whose ending it reports."""
         if event is not None and not self.is_abandoned:
-            self._put(above, event)
+            self._put(parent_turn, event)
             await self._store(self._host.write(event, ending_of=ending_of))
 
-    def _put(self, above: Turn | None, event: Event) -> None:
-        """Have the turn above emit an event of that which the host does not write."""
-        if above is not None and event.turn_id and not self._host.is_durable:
-            above.channel.put(event)
+    def _put(self, parent_turn: Turn | None, event: Event) -> None:
+        """Have the parent turn emit its event if the host does not write it."""
+        if parent_turn is not None and event.turn_id and not self._host.is_durable:
+            parent_turn.channel.put(event)
 
     def _inbox(self, agent: Subagent | None) -> list[Notice]:
-        """Return the notices of an agent, or of the nearest one above it that has not ended; None is the main agent."""
+        """Return the notices of an agent, or of its nearest ancestor that has not ended; None is the main agent."""
         while agent is not None and (agent.has_ended or agent.session is None):
             agent = agent.parent
         session = self._session if agent is None else agent.session
@@ -100,7 +100,7 @@ class SubagentReporter:
         return session.notices
 
     async def _store(self, write: Awaitable[None]) -> None:
-        """Await a write; one that fails is logged, as the work of a sub-agent does not depend on it."""
+        """Await a write and log its failure: the work of a sub-agent does not depend on it."""
         try:
             await write
         except StoreError as exc:

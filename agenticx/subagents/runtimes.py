@@ -25,12 +25,13 @@ class RunnableAgent(Protocol):
 
 
 RuntimeSource = AgentRuntime | RunnableAgent | Callable[[str | None], AgentRuntime | Awaitable[AgentRuntime]]
-"""The `Agent` or runtime of all sub-agents, or a function that returns the one for the name of a model (None: the
-default)."""
+"""The `Agent` or runtime of all sub-agents, or a function that returns the runtime for a model name.
+
+The name is None for the default model."""
 
 
 class Runtimes:
-    """The runtimes that `source` is, makes or returns; raises `TypeError` for one that is neither."""
+    """The runtimes from a `RuntimeSource`; raises `TypeError` for anything else."""
 
     def __init__(self, source: RuntimeSource, settings: Settings, clock: Clock) -> None:
         if isinstance(source, RunnableAgent):

@@ -28,7 +28,7 @@ FindManager = Callable[[], "AgentTeamManager"]
 
 
 class ManagerOwner(Protocol):
-    """A session of a hub, which makes its manager when that is first needed."""
+    """A session of a hub; it makes its manager on first use."""
 
     @property
     def manager(self) -> AgentTeamManager: ...
@@ -40,7 +40,7 @@ CURRENT_OWNER: ContextVar[ManagerOwner | None] = ContextVar("agenticx_subagents"
 
 @cache
 def session_tools() -> Sequence[FunctionTool]:
-    """Return the tools for the sessions of a hub, each of which has a manager of its own."""
+    """Return the tools for all sessions of a hub; each session has its own manager."""
     return meta_tools(_find_current)
 
 
@@ -53,12 +53,12 @@ def _find_current() -> AgentTeamManager:
 def meta_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools of the manager that `find` returns, for the agents of its tree.
 
-    They ask the user only before text is sent to another provider than that of the session.
+    They ask the user only before text is sent to another provider than the session's.
     """
-    return (*_working_tools(find), *_looking_tools(find))
+    return (*_control_tools(find), *_query_tools(find))
 
 
-def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
+def _control_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that start sub-agents and change what they do."""
 
     def names_of_agent(arguments: Mapping[str, Any]) -> ModelNames | None:
@@ -72,7 +72,7 @@ def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
         """Start a sub-agent that works on a task beside you, and return its id.
 
         Describe the task fully: the sub-agent does not see this conversation. You get its result by itself once it has
-        ended. `tools` names those of your tools that it may use, by default all of them.
+        ended. `tools` are the names of your tools that it may use, by default all of them.
         """
         return {"agent_id": await find().spawn(task, name=name, tools=tools, model=model)}
 
@@ -99,27 +99,27 @@ def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
     return (spawn_subagent, cancel_subagent, retry_subagent, message_subagent)
 
 
-def _told(manager: AgentTeamManager, value: Sequence[Any] | Mapping[str, Any]) -> ToolOutput:
-    """Return what is told of sub-agents; their tasks may be made of texts of others."""
+def _report(manager: AgentTeamManager, value: Sequence[Any] | Mapping[str, Any]) -> ToolOutput:
+    """Return ids or states of sub-agents, with the sources of their tasks, which may quote texts of others."""
     rows: list[Any] = list(value) if isinstance(value, Sequence) else [value]
     ids: list[str] = [row if isinstance(row, str) else row["agent_id"] for row in rows]
     return ToolOutput(render_value(value, _MAX_CHARS).text, sources=manager.sources_of(ids))
 
 
-def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
-    """Return the tools that tell of sub-agents, and wait for them."""
+def _query_tools(find: FindManager) -> Sequence[FunctionTool]:
+    """Return the tools that list sub-agents and their states, and wait for them."""
 
     @tool(risk="read", read_only=False, idempotent=True)
     async def query_subagent_status(agent_id: str | None = None) -> ToolOutput:
         """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
         manager = find()
         manager.status_queries.count(current_turn())
-        return _told(manager, manager.list() if agent_id is None else manager.status(agent_id))
+        return _report(manager, manager.list() if agent_id is None else manager.status(agent_id))
 
     @tool(risk="read", read_only=False, idempotent=True)
     async def list_subagents() -> ToolOutput:
-        """Return the ids of the sub-agents that you have started, and of those below them."""
-        return _told(find(), [status["agent_id"] for status in find().list()])
+        """Return the ids of the sub-agents that you have started, and of their own sub-agents."""
+        return _report(find(), [status["agent_id"] for status in find().list()])
 
     @tool(risk="read", read_only=False, idempotent=True, timeout=_WAIT_SECONDS)
     async def wait_subagents(
@@ -131,7 +131,7 @@ def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
 
         Their results follow in a message. `timeout` is in seconds.
         """
-        return _told(find(), await find().wait(ids, mode, timeout))
+        return _report(find(), await find().wait(ids, mode, timeout))
 
     @tool(risk="read", read_only=False, idempotent=True)
     async def check_resources() -> dict[str, Any]:

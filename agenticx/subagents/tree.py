@@ -21,17 +21,18 @@ _STATUS_CHARS = 500
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Subagent:
-    """One sub-agent. `parent` is the one above it, None for the main agent; `above` the turn below which it runs now.
+    """One sub-agent.
 
-    `run` is its latest run, `run_rounds` are the rounds of that; `turn_ids` are those of its conversation, which is in
-    `session`, or None if only the host has it. `tools` are None until its first run in this process, and so is its own
-    `budget`, if it has one. `unread` are messages for it that no run has taken yet; `open_requests` the number of its
-    requests to the user.
+    - `parent` is the sub-agent that started it, None if the main agent did. `parent_turn` is that of its run.
+    - `run` is its latest run, with `run_rounds` rounds so far.
+    - `session` has its conversation, of the turns `turn_ids`; None if only the host has it.
+    - `tools` and its own `budget` are None until its first run in this process.
+    - `unread` are messages for it that no run has taken yet. `open_requests` counts its requests to the user.
     """
 
     run: SubagentRun
     parent: Subagent | None
-    above: Turn | None = None
+    parent_turn: Turn | None = None
     tools: Toolbox | None = None
     budget: Budget | None = None
     session: Session | None = None
@@ -68,32 +69,32 @@ class Subagent:
         return self.state not in ("queued", "running")
 
     @property
-    def unheard(self) -> list[str]:
-        """The messages that its conversation, which is here, does not have: that of a run which did not begin."""
+    def undelivered_messages(self) -> list[str]:
+        """The messages that `session` lacks: the message of a run that did not begin, and unread messages."""
         known = () if self.session is None else self.session.all_messages
         has_begun = any(one.message_id == self.run.message_id for one in known)
         return [*([] if has_begun else [self.run.message]), *(one.content for one in self.unread)]
 
     def go_to_work(self) -> None:
-        """Have the run take the messages that came before it, and those that come from now on."""
+        """Have the run take the unread messages, and all messages from now on."""
         self.state = "running"
         for message in self.unread:
             self.steering.put(message)
         self.unread = []
 
     def close_steering(self) -> None:
-        """Take back the messages that its run has not taken; the next ones are `unread`."""
+        """Take back the messages that the run has not taken; later messages are `unread`."""
         self.steering.close()
         self.unread = [*self.steering.take(), *self.unread]
 
     @property
     def ancestors(self) -> list[Subagent]:
-        """The sub-agents above it, the nearest first."""
+        """Its ancestors among the sub-agents, the nearest first."""
         return [] if self.parent is None else [self.parent, *self.parent.ancestors]
 
     @property
     def top(self) -> Subagent:
-        """The highest sub-agent above it, or itself."""
+        """Its farthest ancestor among the sub-agents, or itself."""
         return [self, *self.ancestors][-1]
 
     def failure(self, code: str, text: str) -> SubagentEnding:
@@ -127,7 +128,7 @@ class Subagent:
 
 
 class SubagentTree:
-    """All sub-agents by id, and those that work by the id of their turn."""
+    """All sub-agents, by id, and by the id of the turn in which they work."""
 
     def __init__(self) -> None:
         self._agents: dict[str, Subagent] = {}
@@ -151,46 +152,43 @@ class SubagentTree:
         self._agents.pop(agent.id, None)
 
     def begin(self, agent: Subagent) -> None:
-        """Take the run of an agent as one that works."""
+        """Record that a run of an agent works."""
         self._by_turn[agent.run.turn_id] = agent
 
     def end(self, agent: Subagent, ending: SubagentEnding) -> None:
-        """Give an agent the ending of its run."""
+        """Record the ending of an agent's run."""
         self._by_turn.pop(ending.turn_id, None)
         agent.state, agent.ending, agent.run_rounds = ending.state, ending, ending.rounds
-        agent.above = agent.runtime = None
+        agent.parent_turn = agent.runtime = None
         agent.activity, agent.open_requests = "", 0
 
     def drop_conversations(self) -> None:
-        """Drop the conversations of agents that have ended, which the host has, but for the latest and paused ones."""
+        """Drop old conversations of ended agents, since the host has them too; a paused agent keeps its own."""
         ended = [agent for agent in self if agent.session is not None and agent.state in ("completed", "error")]
         for agent in ended[:-_KEPT_CONVERSATIONS]:
             agent.session = None
 
     def get(self, agent_id: str) -> Subagent | None:
-        """Return a sub-agent, None if there is none of that id."""
+        """Return the sub-agent with this id, or None."""
         return self._agents.get(agent_id)
 
     def in_turn(self, turn_id: str) -> Subagent | None:
-        """Return the sub-agent that works in that turn, None if none does."""
+        """Return the sub-agent that works in this turn, or None."""
         return self._by_turn.get(turn_id)
 
     def caller(self, turn: Turn | None) -> Subagent | None:
-        """Return the sub-agent in whose turn, or in one below it, the code runs; None for the main agent."""
-        while turn is not None:
-            if (agent := self._by_turn.get(turn.id)) is not None:
-                return agent
-            turn = turn.context.parent
-        return None
+        """Return the sub-agent whose turn, or a child turn of it, is current; None for the main agent."""
+        agents = (self._by_turn.get(each.id) for each in (() if turn is None else turn.lineage))
+        return next((agent for agent in agents if agent is not None), None)
 
     def below(self, agent: Subagent) -> Sequence[Subagent]:
-        """Return all sub-agents below one of them."""
+        """Return the sub-agents of a sub-agent, at all levels."""
         return [other for other in self if agent in other.ancestors]
 
     def visible(self, turn: Turn | None) -> Sequence[Subagent]:
         """Return the sub-agents that the agent of a turn may direct: all for the main agent and outside of turns.
 
-        Any other agent, such as a participant of a team, may direct those that were started by it or below it.
+        Any other agent, such as a participant of a team, may direct its own sub-agents, at all levels.
         """
         if (caller := self.caller(turn)) is not None:
             return self.below(caller)
@@ -202,9 +200,9 @@ class SubagentTree:
         return [agent for agent in self if agent.parent is parent and not agent.has_ended]
 
     def unreported(self, turn: Turn | None, session: Session) -> Sequence[Subagent]:
-        """Return the sub-agents which the agent of a turn started, and of whose endings it has not been told.
+        """Return the sub-agents that the agent of a turn started and whose endings are not delivered to it.
 
-        Outside of turns they are those of all agents that are not sub-agents.
+        Outside of turns these are the sub-agents of all agents that are not sub-agents themselves.
         """
         waiting = {notice.data.get("agent_id") for notice in session.notices}
         started = self._started(turn)
@@ -241,16 +239,16 @@ class SubagentTree:
             self.add(agent)
             lost = agent.failure("interrupted", "The program ended while it worked.")
             self.end(agent, endings.get(run.turn_id, lost))
-        ids = {ending.agent_id for ending in endings.values()}  # also of those that a fork of a session does not have
+        ids = {ending.agent_id for ending in endings.values()}  # with the sub-agents that a fork does not have
         self._number = max((int(id_.rpartition("-")[2]) for id_ in ids | self._agents.keys()), default=0)
 
     def _parent_of(self, run: SubagentRun) -> Subagent | None:
-        """Return the nearest sub-agent above the one of a run: not an agent that ran in a tool of that one."""
-        above = reversed(run.parent_path if run.depth > 1 else ())
-        return next((agent for id_ in above if (agent := self._agents.get(id_)) is not None), None)
+        """Return the nearest sub-agent in the path of a run, which may name agents of tools between the two."""
+        ancestors = reversed(run.parent_path if run.depth > 1 else ())
+        return next((agent for id_ in ancestors if (agent := self._agents.get(id_)) is not None), None)
 
 
 def _path_below_main(turn: Turn | None) -> tuple[str, ...]:
     """Return the path of the agent of a turn, empty for the main agent and outside of turns."""
-    path = () if turn is None else turn.agent_path
+    path = () if turn is None else turn.lineage.agent_path
     return path if len(path) > 1 else ()

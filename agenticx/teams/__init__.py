@@ -10,14 +10,14 @@ A team speaks until a condition or a limit ends its run:
     team = RoundRobinGroupChat([writer, critic], termination_condition=TextMentionTermination("APPROVE"), max_turns=2)
     asyncio.run(Console(team.run_stream(task="say hello")))
 
-With `session=` the id of a session of an open hub (`agenticx.open_hub`) each run is a turn of that session. What it
-asks a person (a `UserProxyAgent`, `ask_user`, a confirmation, from any depth) outlives the process: once a hub is open
-over the store again, it is listed and answered as before, over HTTP too, and the session is busy with that turn, or a
-stop ends it. Make the team again then, on the same session, and call `run()` without a task: it goes on in that turn,
-with the answer or waiting for it, and nothing that ran before runs again. `run(task=…)` ends the turn as `interrupted`
-first.
+With `session=` the id of a session of an open hub (`agenticx.open_hub`) each run is a turn of that session. Its
+requests to a person (of a `UserProxyAgent`, of `ask_user`, or confirmations, from any depth) outlive the process. Once
+a hub is open over the store again, they are listed and can be answered, over HTTP too; until then the session is busy
+with that turn, unless a stop ends it. To go on, make the team again on the same session and call `run()` without a
+task: it continues that turn, with the answer or waiting for it, and nothing that ran before runs again. `run(task=…)`
+first ends the turn as `interrupted`.
 
-A sub-agent works beside the agent that started it, here by the call of a tool, and its ending is reported to that one:
+A sub-agent works while the agent that started it goes on; its ending is reported to that agent:
 
     import asyncio
     from agenticx import AgentRuntime, Session
@@ -34,8 +34,8 @@ A sub-agent works beside the agent that started it, here by the call of a tool, 
 
     asyncio.run(main())
 
-All names of autogen-agentchat 0.7 and of the actors of autogen-core that are supported are importable from here under
-the same name. The names that differ, also those of AutoAgent's MetaChain, of which `agenticx.core` is the successor:
+All supported names of autogen-agentchat 0.7 and of the actors of autogen-core can be imported from here under the same
+name. These names differ, including names of AutoAgent's MetaChain, the predecessor of `agenticx.core`:
 
     there                                   in agenticx
     MetaChain                               core.AgentExecutor
@@ -70,8 +70,8 @@ Differences from autogen-agentchat:
 
  1. Tools run until the model answers, unless `max_tool_iterations` limits their rounds; there the default is one round.
  2. Of several handoffs in a round the first wins, and the others get a blocked result.
- 3. What an agent, a condition or a selector raises ends the run as `TeamError` from the original. A message that cannot
-    be delivered raises at its sender.
+ 3. An error of an agent, a condition or a selector ends the run as `TeamError` from the original. A message that cannot
+    be delivered raises an error at its sender.
  4. A condition sees the run so far and keeps nothing, so one object serves several teams, and no reset is needed.
  5. A team with neither condition nor `max_turns` ends after 100 speeches (`AGX_TEAM_MAX_TURNS`).
  6. A model without function calling gets its tools in an XML format; there it is a ValueError.
@@ -80,9 +80,9 @@ Differences from autogen-agentchat:
  9. There is no component config, and no GraphFlow, Magentic-One or SocietyOfMindAgent.
 10. A model reads who speaks: a message whose source is not `user` begins with the line `NAME said:`. There the OpenAI
     client sends the name in a field of its own, which other providers do not take.
-11. Messages that a model was sent before an answer that failed are not repeated. A task that is given again after an
-    answer is a new message, with an id of its own.
-12. An agent that is to speak and has heard nothing new is sent a message of the user's, `Continue.`.
+11. After an answer that failed, messages that the model has been sent are not repeated. A task that is given again
+    after an answer is a new message, with an id of its own.
+12. An agent without new messages is sent `Continue.` as a message of the user when it is its turn to speak.
 13. A team on a session of a hub refuses `load_state`: the session's log is its state.
 14. `TextMentionTermination` without `sources` does not look at the messages given as the task of the run, which may
     name the text that they ask for; with `sources=["user"]` it does, as does `await condition(messages)`.
@@ -93,100 +93,106 @@ Differences from MetaChain:
  2. A reply without calls ends the run.
  3. `case_resolved` and `case_not_resolved` are listed in the tools of an agent, not added to it. Their call ends the
     run; their mention in a text counts with `AgentExecutor(resolve_on_text=True)` only.
- 4. The `context_variables` and the `messages` of the caller are not changed: those of the response are new.
+ 4. The caller's `context_variables` and `messages` are not changed: the response has new ones.
  5. `max_turns` counts model calls; there it is the number of rows that a run may add.
- 6. With `parallel_tool_calls`, calls of a round run at once only if they stand beside each other and their tools are
-    declared `@tool(parallel=True)` or only read (`risk="read"`); the others run one after the other.
+ 6. With `parallel_tool_calls`, adjacent calls of a round run at once if their tools are declared `@tool(parallel=True)`
+    or only read (`risk="read"`); other calls run one after the other.
 """
 
 from __future__ import annotations
 
-from agenticx.runtime import Budget
-from agenticx.subagents.limits import SubagentLimits
-from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import SubagentEnding
-from agenticx.teams.actors.base_agent import BaseAgent
-from agenticx.teams.actors.cancellation import CancellationToken
-from agenticx.teams.actors.context import MessageContext
-from agenticx.teams.actors.errors import (
-    AgentInstanceMissing,
-    CantHandleException,
-    MessageDroppedException,
-    SubscriptionExists,
-    UndeliverableException,
-    UnknownAgentType,
-)
-from agenticx.teams.actors.handling import AgentInstantiationContext, DefaultTopicId
-from agenticx.teams.actors.ids import AgentId, AgentMetadata, AgentType, TopicId
-from agenticx.teams.actors.interception import DefaultInterventionHandler, DropMessage, InterventionHandler
-from agenticx.teams.actors.protocols import MessageRuntime
-from agenticx.teams.actors.routed_agent import RoutedAgent, event, message_handler, rpc
-from agenticx.teams.actors.runtime import SingleThreadedAgentRuntime
-from agenticx.teams.actors.subscriptions import (
-    DefaultSubscription,
-    Subscription,
-    TypeSubscription,
-    default_subscription,
-    type_subscription,
-)
-from agenticx.teams.agents.assistant_agent import AssistantAgent
-from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-from agenticx.teams.agents.console import Console
-from agenticx.teams.agents.handoff import Handoff
-from agenticx.teams.agents.protocols import ChatAgent, Team
-from agenticx.teams.agents.user_proxy import UserInputFailed, UserProxyAgent
-from agenticx.teams.group_chats.base import BaseGroupChat
-from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
-from agenticx.teams.group_chats.selector import SelectorGroupChat
-from agenticx.teams.group_chats.swarm import Swarm
-from agenticx.teams.messages import (
-    AgentEvent,
-    BaseAgentEvent,
-    BaseChatMessage,
-    BaseTextChatMessage,
-    ChatMessage,
-    FunctionCall,
-    FunctionExecutionResult,
-    HandoffMessage,
-    ModelClientStreamingChunkEvent,
-    MultiModalMessage,
-    RequestUsage,
-    Response,
-    SelectorEvent,
-    SelectSpeakerEvent,
-    StopMessage,
-    StructuredMessage,
-    TaskResult,
-    TextMessage,
-    ThoughtEvent,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
-    ToolCallSummaryMessage,
-    UserInputRequestedEvent,
-)
-from agenticx.teams.termination.base import (
-    AndTerminationCondition,
-    OrTerminationCondition,
-    Run,
-    TerminatedException,
-    TerminationCondition,
-)
-from agenticx.teams.termination.conditions import (
-    CostTermination,
-    ExternalTermination,
-    FunctionalTermination,
-    FunctionCallTermination,
-    HandoffTermination,
-    MaxMessageTermination,
-    SourceMatchTermination,
-    StopMessageTermination,
-    StuckTermination,
-    TextMentionTermination,
-    TextMessageTermination,
-    TimeoutTermination,
-    TokenUsageTermination,
-)
+from typing import TYPE_CHECKING
+
+from agenticx.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from agenticx.runtime.budgets.budget import Budget
+    from agenticx.subagents.limits import SubagentLimits
+    from agenticx.subagents.manager import AgentTeamManager
+    from agenticx.subagents.records import SubagentEnding
+    from agenticx.teams.actors.base_agent import BaseAgent
+    from agenticx.teams.actors.cancellation import CancellationToken
+    from agenticx.teams.actors.context import MessageContext
+    from agenticx.teams.actors.errors import (
+        AgentInstanceMissing,
+        CantHandleException,
+        MessageDroppedException,
+        SubscriptionExists,
+        UndeliverableException,
+        UnknownAgentType,
+    )
+    from agenticx.teams.actors.handling import AgentInstantiationContext, DefaultTopicId
+    from agenticx.teams.actors.ids import AgentId, AgentMetadata, AgentType, TopicId
+    from agenticx.teams.actors.interception import DefaultInterventionHandler, DropMessage, InterventionHandler
+    from agenticx.teams.actors.protocols import MessageRuntime
+    from agenticx.teams.actors.routed_agent import RoutedAgent, event, message_handler, rpc
+    from agenticx.teams.actors.runtime import SingleThreadedAgentRuntime
+    from agenticx.teams.actors.subscriptions import (
+        DefaultSubscription,
+        Subscription,
+        TypeSubscription,
+        default_subscription,
+        type_subscription,
+    )
+    from agenticx.teams.agents.assistant_agent import AssistantAgent
+    from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+    from agenticx.teams.agents.console import Console
+    from agenticx.teams.agents.handoff import Handoff
+    from agenticx.teams.agents.protocols import ChatAgent, Team
+    from agenticx.teams.agents.user_proxy import UserInputFailed, UserProxyAgent
+    from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
+    from agenticx.teams.group_chats.base import BaseGroupChat
+    from agenticx.teams.group_chats.errors import TeamError
+    from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
+    from agenticx.teams.group_chats.selector import SelectorGroupChat
+    from agenticx.teams.group_chats.swarm import Swarm
+    from agenticx.teams.messages import (
+        AgentEvent,
+        BaseAgentEvent,
+        BaseChatMessage,
+        BaseTextChatMessage,
+        ChatMessage,
+        FunctionCall,
+        FunctionExecutionResult,
+        HandoffMessage,
+        ModelClientStreamingChunkEvent,
+        MultiModalMessage,
+        RequestUsage,
+        Response,
+        SelectorEvent,
+        SelectSpeakerEvent,
+        StopMessage,
+        StructuredMessage,
+        TaskResult,
+        TextMessage,
+        ThoughtEvent,
+        ToolCallExecutionEvent,
+        ToolCallRequestEvent,
+        ToolCallSummaryMessage,
+        UserInputRequestedEvent,
+    )
+    from agenticx.teams.termination.base import (
+        AndTerminationCondition,
+        OrTerminationCondition,
+        Run,
+        TerminatedException,
+        TerminationCondition,
+    )
+    from agenticx.teams.termination.conditions import (
+        CostTermination,
+        ExternalTermination,
+        FunctionalTermination,
+        FunctionCallTermination,
+        HandoffTermination,
+        MaxMessageTermination,
+        SourceMatchTermination,
+        StopMessageTermination,
+        StuckTermination,
+        TextMentionTermination,
+        TextMessageTermination,
+        TimeoutTermination,
+        TokenUsageTermination,
+    )
 
 __all__ = [
     "AgentEvent",
@@ -252,6 +258,7 @@ __all__ = [
     "Swarm",
     "TaskResult",
     "Team",
+    "TeamConfigError",
     "TeamError",
     "TerminatedException",
     "TerminationCondition",
@@ -268,6 +275,7 @@ __all__ = [
     "TypeSubscription",
     "UndeliverableException",
     "UnknownAgentType",
+    "UnknownTeam",
     "UserInputFailed",
     "UserInputRequestedEvent",
     "UserProxyAgent",
@@ -277,3 +285,96 @@ __all__ = [
     "rpc",
     "type_subscription",
 ]
+
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        "agenticx.runtime.budgets.budget": ["Budget"],
+        "agenticx.subagents.limits": ["SubagentLimits"],
+        "agenticx.subagents.manager": ["AgentTeamManager"],
+        "agenticx.subagents.records": ["SubagentEnding"],
+        "agenticx.teams.actors.base_agent": ["BaseAgent"],
+        "agenticx.teams.actors.cancellation": ["CancellationToken"],
+        "agenticx.teams.actors.context": ["MessageContext"],
+        "agenticx.teams.actors.errors": [
+            "AgentInstanceMissing",
+            "CantHandleException",
+            "MessageDroppedException",
+            "SubscriptionExists",
+            "UndeliverableException",
+            "UnknownAgentType",
+        ],
+        "agenticx.teams.actors.handling": ["AgentInstantiationContext", "DefaultTopicId"],
+        "agenticx.teams.actors.ids": ["AgentId", "AgentMetadata", "AgentType", "TopicId"],
+        "agenticx.teams.actors.interception": ["DefaultInterventionHandler", "DropMessage", "InterventionHandler"],
+        "agenticx.teams.actors.protocols": ["MessageRuntime"],
+        "agenticx.teams.actors.routed_agent": ["RoutedAgent", "event", "message_handler", "rpc"],
+        "agenticx.teams.actors.runtime": ["SingleThreadedAgentRuntime"],
+        "agenticx.teams.actors.subscriptions": [
+            "DefaultSubscription",
+            "Subscription",
+            "TypeSubscription",
+            "default_subscription",
+            "type_subscription",
+        ],
+        "agenticx.teams.agents.assistant_agent": ["AssistantAgent"],
+        "agenticx.teams.agents.base_chat_agent": ["BaseChatAgent"],
+        "agenticx.teams.agents.console": ["Console"],
+        "agenticx.teams.agents.handoff": ["Handoff"],
+        "agenticx.teams.agents.protocols": ["ChatAgent", "Team"],
+        "agenticx.teams.agents.user_proxy": ["UserInputFailed", "UserProxyAgent"],
+        "agenticx.teams.configured.errors": ["TeamConfigError", "UnknownTeam"],
+        "agenticx.teams.group_chats.base": ["BaseGroupChat"],
+        "agenticx.teams.group_chats.errors": ["TeamError"],
+        "agenticx.teams.group_chats.round_robin": ["RoundRobinGroupChat"],
+        "agenticx.teams.group_chats.selector": ["SelectorGroupChat"],
+        "agenticx.teams.group_chats.swarm": ["Swarm"],
+        "agenticx.teams.messages": [
+            "AgentEvent",
+            "BaseAgentEvent",
+            "BaseChatMessage",
+            "BaseTextChatMessage",
+            "ChatMessage",
+            "FunctionCall",
+            "FunctionExecutionResult",
+            "HandoffMessage",
+            "ModelClientStreamingChunkEvent",
+            "MultiModalMessage",
+            "RequestUsage",
+            "Response",
+            "SelectorEvent",
+            "SelectSpeakerEvent",
+            "StopMessage",
+            "StructuredMessage",
+            "TaskResult",
+            "TextMessage",
+            "ThoughtEvent",
+            "ToolCallExecutionEvent",
+            "ToolCallRequestEvent",
+            "ToolCallSummaryMessage",
+            "UserInputRequestedEvent",
+        ],
+        "agenticx.teams.termination.base": [
+            "AndTerminationCondition",
+            "OrTerminationCondition",
+            "Run",
+            "TerminatedException",
+            "TerminationCondition",
+        ],
+        "agenticx.teams.termination.conditions": [
+            "CostTermination",
+            "ExternalTermination",
+            "FunctionalTermination",
+            "FunctionCallTermination",
+            "HandoffTermination",
+            "MaxMessageTermination",
+            "SourceMatchTermination",
+            "StopMessageTermination",
+            "StuckTermination",
+            "TextMentionTermination",
+            "TextMessageTermination",
+            "TimeoutTermination",
+            "TokenUsageTermination",
+        ],
+    },
+)

@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 @contextmanager
 def scoped(variable: ContextVar[T], value: T) -> Generator[None]:
-    """Let `variable` have `value` in the block, then its value of before.
+    """Set `variable` to `value` in the block, then to its earlier value.
 
-    The block may be one of a generator, which can be closed in another context than it was started in: there
-    `ContextVar.reset` would raise.
+    The block may be in a generator that is closed in another context than it was started in; `ContextVar.reset` would
+    raise an error there.
     """
     before = variable.get()
     variable.set(value)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
 
+from agenticx.call_errors import ExplainedModel
 from agenticx.messages import AssistantMessage, Attachment, Message, ToolCall, UserMessage, clean_text, new_id
 
 __all__ = [
@@ -57,7 +58,7 @@ class RequestUsage:
         return RequestUsage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
 
 
-class FunctionExecutionResult(BaseModel, frozen=True):
+class FunctionExecutionResult(ExplainedModel, BaseModel, frozen=True):
     """The result of the call `call_id` of the tool `name`."""
 
     content: _Text
@@ -69,13 +70,13 @@ class FunctionExecutionResult(BaseModel, frozen=True):
 # --- bases ------------------------------------------------------------------------------------------------------------
 
 
-class TeamRecord(BaseModel, frozen=True, extra="forbid"):
+class TeamRecord(ExplainedModel, BaseModel, frozen=True, extra="forbid"):
     """A message or an event of a team; `type` is the name of its class."""
 
     id: str = Field(default_factory=lambda: new_id("msg"))
     source: _Text = "user"
     models_usage: RequestUsage | None = None
-    metadata: dict[_Text, _Text] = {}
+    metadata: dict[_Text, _Text] = Field(default={})
     created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     type: str = Field(default="", validate_default=True)
 
@@ -110,7 +111,7 @@ class BaseChatMessage(TeamRecord, frozen=True):
         return self.to_text()
 
     def to_transcript_text(self) -> str:
-        """Return all that its source said, for a person or a transcript."""
+        """Return the whole text of its source, for a person or a transcript."""
         return self.to_model_text()
 
     def to_model_message(self) -> UserMessage:
@@ -158,12 +159,12 @@ class StopMessage(BaseTextChatMessage, frozen=True):
 class HandoffMessage(BaseTextChatMessage, frozen=True):
     """A message that gives control to `target`; `context` are messages for the target's model.
 
-    Among these are the texts that its source wrote beside its calls, as assistant messages. The `reason` in its
-    `metadata` says why, for example with a question; models and persons read it after the content.
+    Texts that its source wrote with its calls are among them, as assistant messages. The `reason` in its `metadata`
+    says why control is given, for example with a question; models and persons read it after the content.
     """
 
     target: _Text
-    context: list[Message] = []
+    context: list[Message] = Field(default=[])
     type: Literal["HandoffMessage"] = "HandoffMessage"
 
     def to_model_text(self) -> str:
@@ -183,7 +184,7 @@ class HandoffMessage(BaseTextChatMessage, frozen=True):
 
 
 class ToolCallSummaryMessage(BaseTextChatMessage, frozen=True):
-    """The results of tool calls as an answer; `said` is what its source wrote beside the calls, read before them."""
+    """The results of tool calls as an answer; `said` has the texts that came with the calls, and is read first."""
 
     tool_calls: list[ToolCall]
     results: list[FunctionExecutionResult]
@@ -247,7 +248,7 @@ class ToolCallExecutionEvent(BaseAgentEvent, frozen=True):
 
 
 class ThoughtEvent(_TextEvent, frozen=True):
-    """The reasoning of a reply, or with `beside_calls` its text, which is no answer, as calls follow."""
+    """The reasoning of a reply; with `beside_calls` its text, which is not the answer, since calls follow."""
 
     beside_calls: bool = False
     type: Literal["ThoughtEvent"] = "ThoughtEvent"
@@ -256,7 +257,7 @@ class ThoughtEvent(_TextEvent, frozen=True):
 class ModelClientStreamingChunkEvent(_TextEvent, frozen=True):
     """A part of a reply; `full_message_id` is the id of the message to come: the answer, or the text beside calls.
 
-    None comes of a reply that goes back to the model, because it is not the object that was asked for.
+    A reply that goes back to the model, because it is not the object that was asked for, has no chunks.
     """
 
     full_message_id: str | None = None

@@ -31,8 +31,8 @@ __all__ = ["StoredTurns", "TeamReplay", "events_at", "events_since_reset", "repl
 class StoredTurns:
     """The events of a team in a session: `own` has the events of its runs' turns, `events` also of their child turns.
 
-    A turn of the team has messages of the team, and no parent among the given events. So another team can have the same
-    name, even one that it takes part in or that takes part in it, and its participants the names of this one's.
+    A turn of the team has messages of the team, and no parent among the given events. So an inner or outer team may
+    have the same name as this team, and their participants may have equal names.
     """
 
     def __init__(self, events: Sequence[SessionEvent], team: str) -> None:
@@ -45,28 +45,28 @@ class StoredTurns:
         self._participants = self._tree.children(turn_ids)
 
     def of_agents(self) -> Sequence[SessionEvent]:
-        """Return the events of the team's turns, and of the turns right below them."""
+        """Return the events of the team's turns and of their direct child turns."""
         turn_ids = {event.turn_id for event in self.own}
         return _of_turns(self.events, turn_ids | {turn.id for turn in self._participants})
 
     def finished_usages(self, turn_id: str | None) -> list[Usage]:
-        """Return the model calls of a run: its own, such as choices of speakers, and those of its ended child turns."""
+        """Return the usages of a run's own model calls, such as choices of speakers, and of its ended child turns."""
         ended = {entry.turn_id for entry in self.events if entry.event.terminal}
         counted = {turn_id}
-        for turn in self._tree.turns.values():  # each after the one above it
+        for turn in self._tree.turns.values():  # parents come before their children
             if turn.id in ended and turn.parent_id is not None and turn.parent_id in counted:
                 counted.add(turn.id)
         usages = (entry.event for entry in self.events if isinstance(entry.event, UsageEvent))
         return [usage_from_data(event.data) for event in usages if event.turn_id in counted]
 
     def of_team(self, name: str) -> Sequence[SessionEvent]:
-        """Return the events of the turns of a team that takes part, and of all below them."""
+        """Return the events of an inner team's turns and of all their child turns."""
         turn_ids = {turn.id for turn in self._participants if turn.agent_id == name}
         return _of_turns(self.events, self._tree.within(turn_ids))
 
 
 def events_at(events: Sequence[SessionEvent], path: Sequence[str]) -> list[SessionEvent]:
-    """Return the events of the turns of an agent, where `path` names it after those above it, and of all below them."""
+    """Return the events of an agent's turns and of all their child turns; `path` ends with the agent."""
     tree = _turn_tree(events)
     return _of_turns(events, [id_ for id_ in tree.turns if tree.agent_path(id_)[: len(path)] == tuple(path)])
 

@@ -1,4 +1,4 @@
-"""The messages of a team, and those that are new to a participant."""
+"""The messages of a team, and how many of them each participant has seen."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class MessageTypes:
 
     def __init__(self, custom: Iterable[type[BaseChatMessage | BaseAgentEvent]]) -> None:
         self._known: set[type[BaseChatMessage | BaseAgentEvent]] = set()
-        self._named: dict[object, list[type[BaseChatMessage | BaseAgentEvent]]] = {}  # a name may be that of several
+        self._named: dict[object, list[type[BaseChatMessage | BaseAgentEvent]]] = {}  # several types can share a name
         self.add((*_KNOWN, *custom))
 
     def add(self, types: Iterable[type[BaseChatMessage | BaseAgentEvent]]) -> None:
-        """Accept further types; TypeError for one that is no type of messages or events."""
+        """Accept further types; TypeError for anything else than a class of messages or events."""
         for type_ in types:
             if not _is_message_type(type_):
                 raise TypeError(f"custom_message_types must be subclasses of BaseChatMessage, not {type_!r}")
@@ -41,7 +41,7 @@ class MessageTypes:
 
     @property
     def custom(self) -> Sequence[type[BaseChatMessage | BaseAgentEvent]]:
-        """The types that are not those of every team."""
+        """The types that `agenticx.teams` does not define."""
         return [type_ for type_ in self._known if type_ not in _KNOWN]
 
     def problem(self, message: BaseChatMessage | BaseAgentEvent) -> str | None:
@@ -51,7 +51,7 @@ class MessageTypes:
         return f"Message type {type(message)} is not registered with this team; list it in custom_message_types"
 
     def checked(self, messages: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
-        """Return messages of known types; raises ValueError for one of another."""
+        """Return the messages; raises ValueError for one of an unknown type."""
         for problem in filter(None, map(self.problem, messages)):
             raise ValueError(problem)
         return messages
@@ -75,10 +75,7 @@ def _is_message_type(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A message and the participant whose speech it is part of, None for a task.
-
-    `shared` marks those that other participants get.
-    """
+    """A message, with the participant in whose speech it is, None for a task; others get it if it is `shared`."""
 
     message: BaseChatMessage | BaseAgentEvent
     speaker: str | None
@@ -87,10 +84,12 @@ class _Entry:
 
 @dataclass(slots=True, kw_only=True)
 class EarlierRun:
-    """A run that goes on: its messages, which conditions see, those of its finished speeches, and these' model calls.
+    """A run that goes on in the next one.
 
-    `given` are those of the messages that no participant said: the task, and what the user sent meanwhile.
-    `turn_id` is that of its turn, if it goes on in the same one.
+    - `messages`: all of its messages, as conditions see them.
+    - `given`: the task, and the messages that the user sent meanwhile.
+    - `said`: the messages of its finished speeches, of which there were `speeches`; `usages` of their model calls.
+    - `turn_id`: its turn, if the next run goes on in that.
     """
 
     turn_id: str | None = None
@@ -106,7 +105,7 @@ class TeamTranscript:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
-        self._ids: set[str] = set()  # of all messages
+        self._ids: set[str] = set()  # the ids of all messages
         self._seen: dict[str, int] = {}
         self._unfinished: set[str] = set()  # the ids of the tasks since the last run that was finished
         self._began = 0  # the number of entries before the last run
@@ -118,11 +117,11 @@ class TeamTranscript:
         return [entry.message for entry in self._entries]
 
     def chat_messages(self) -> Sequence[BaseChatMessage]:
-        """Return what the participants have said to each other."""
+        """Return the tasks and the messages that the participants have sent each other."""
         return [cast("BaseChatMessage", entry.message) for entry in self._entries if entry.shared]
 
     def said_by_others(self, name: str) -> Sequence[BaseChatMessage]:
-        """Return what participants other than `name` have said, and the tasks."""
+        """Return the tasks and the messages of all participants except `name`."""
         shared = (entry for entry in self._entries if entry.shared and entry.speaker != name)
         return [cast("BaseChatMessage", entry.message) for entry in shared]
 
@@ -132,15 +131,15 @@ class TeamTranscript:
         return {entry.speaker for entry in self._entries if entry.speaker is not None}
 
     def unseen(self, name: str) -> Sequence[BaseChatMessage]:
-        """Return what others have said since the participant `name` spoke last."""
+        """Return the tasks and the messages of others since the participant `name` spoke last."""
         new = self._entries[self._seen.get(name, 0) :]
         return [cast("BaseChatMessage", entry.message) for entry in new if entry.shared and entry.speaker != name]
 
     def begin_task(self, messages: Sequence[BaseChatMessage]) -> tuple[list[BaseChatMessage], list[BaseChatMessage]]:
-        """Add the task of a run; return its messages, and those of them that were added.
+        """Add the task of a run; return its messages, and the ones that were added.
 
-        A message of a run that was not finished is here already: it is sent again, by an outer team for example. One of
-        a run that was finished is a new one, with an id of its own.
+        A message of a run that was not finished, which an outer team may send again, is in the transcript already. A
+        message of a finished run is added as a new one, with a new id.
         """
         self._began = self._first_of({message.id for message in messages if message.id in self._unfinished})
         task: list[BaseChatMessage] = []
@@ -157,20 +156,20 @@ class TeamTranscript:
         return task, added
 
     def with_own_id(self, message: _M) -> _M:
-        """Return a message that is to be added; one whose id another message has gets a new one."""
+        """Return the message, with a new id if the transcript has a message of its id."""
         return message.model_copy(update={"id": new_id("msg")}) if message.id in self._ids else message
 
     def finish_task(self) -> None:
-        """Take messages with the ids of the last tasks as new ones from now on."""
+        """End the run: a message of its task that is sent again counts as a new one from now on."""
         self._unfinished.clear()
 
     def _first_of(self, ids: Collection[str]) -> int:
-        """Return the position of the first message with one of these ids; the number of all if there is none."""
+        """Return the position of the first message with one of these ids; without one the number of messages."""
         found = (at for at, entry in enumerate(self._entries) if entry.message.id in ids)
         return next(found, len(self._entries))
 
     def last_run(self, task: Sequence[BaseChatMessage]) -> EarlierRun | None:
-        """Return the last run; None if `task` has a message that it was not given."""
+        """Return the last run, None if `task` has a message that is not in its task."""
         entries = self._entries[self._began :]
         said = [entry.message for entry in entries if entry.speaker is not None]
         given = [cast("BaseChatMessage", entry.message) for entry in entries if entry.speaker is None]
@@ -184,11 +183,11 @@ class TeamTranscript:
         self._add(_Entry(message, None, True) for message in messages)
         self._unfinished.update(message.id for message in messages)
 
-    def add_speech(self, name: str, messages: Sequence[BaseChatMessage | BaseAgentEvent], said: int) -> None:
-        """Add the messages of a speech; `said` is the number of entries that the participant had been sent."""
+    def add_speech(self, name: str, messages: Sequence[BaseChatMessage | BaseAgentEvent], seen: int) -> None:
+        """Add the messages of a speech; `seen` is the number of entries that the participant had got."""
         self._add(_Entry(message, name, False) for message in messages[:-1])
         self._add([_Entry(messages[-1], name, True)])
-        self._seen[name] = said
+        self._seen[name] = seen
         self.speaker = name
 
     def _add(self, entries: Iterable[_Entry]) -> None:

@@ -55,11 +55,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from agenticx.llms.images.scripted import ScriptedImages
     from agenticx.llms.scripted import (
+        Script,
         ScriptedModel,
         ScriptExhausted,
         call,
@@ -80,7 +81,9 @@ if TYPE_CHECKING:
     from agenticx.testing.gates import ScriptedGate
     from agenticx.testing.grammar import GrammarError, check_grammar
     from agenticx.testing.provider_replies import (
+        ProviderReply,
         ProviderRequest,
+        RawReply,
         as_json,
         body,
         drip,
@@ -98,7 +101,10 @@ __all__ = [
     "FakeOpenAIServer",
     "FaultPlan",
     "GrammarError",
+    "ProviderReply",
     "ProviderRequest",
+    "RawReply",
+    "Script",
     "ScriptExhausted",
     "ScriptedGate",
     "ScriptedImages",
@@ -132,11 +138,12 @@ __all__ = [
     "usage",
 ]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.llms.images.scripted": ["ScriptedImages"],
         "agenticx.llms.scripted": [
+            "Script",
             "ScriptExhausted",
             "ScriptedModel",
             "call",
@@ -157,7 +164,9 @@ __getattr__, __dir__ = lazy_names(
         "agenticx.testing.gates": ["ScriptedGate"],
         "agenticx.testing.grammar": ["GrammarError", "check_grammar"],
         "agenticx.testing.provider_replies": [
+            "ProviderReply",
             "ProviderRequest",
+            "RawReply",
             "as_json",
             "body",
             "drip",

@@ -36,9 +36,11 @@ __all__ = ["FakeOpenAIServer"]
 class FakeOpenAIServer:
     """A server that answers `POST …/chat/completions` with `replies` in order, one per request.
 
-    `GET …/models` uses none. `async with FakeOpenAIServer([say("hi")]) as server` serves at `server.base_url`. On exit
-    the block raises `AssertionError` if there were more or fewer requests than replies. Delays are nominal seconds of
-    `clock`.
+    `GET …/models` uses none. At other paths, such as `/responses`, a scripted reply is not used up: the answer is 404,
+    as that of a server that has Chat Completions alone.
+
+    `async with FakeOpenAIServer([say("hi")]) as server` serves at `server.base_url`. On exit the block raises
+    `AssertionError` if there were more or fewer requests than replies. Delays are nominal seconds of `clock`.
     """
 
     def __init__(
@@ -123,7 +125,12 @@ class FakeOpenAIServer:
             self._replies.appendleft(reply)
             await _send_body(writer, status(400, "stream=true is not supported", error_type="unsupported_value"))
             return
-        await self._send(writer, reply(request) if callable(reply) else reply, streaming=streaming)
+        plain = reply(request) if callable(reply) else reply
+        if _has_chunks(plain) and not request.path.endswith("/chat/completions"):
+            self._replies.appendleft(reply)
+            await _send_body(writer, status(404, f"the fake provider has no {request.path}, only Chat Completions"))
+            return
+        await self._send(writer, plain, streaming=streaming)
 
     async def _send(self, writer: asyncio.StreamWriter, reply: PlainReply, *, streaming: bool) -> None:
         match reply:
@@ -181,6 +188,11 @@ class FakeOpenAIServer:
 
     def _play(self, script: Script) -> AsyncGenerator[Iterable[Delta], None]:
         return self._player.play(script, ModelRequest(messages=()))
+
+
+def _has_chunks(reply: PlainReply) -> bool:
+    """Return True for a reply with content in the format of Chat Completions, False for other bytes and mere faults."""
+    return not isinstance(reply, RawReply | Silence) and not (isinstance(reply, Streamed) and not reply.script)
 
 
 # --- HTTP, the parts that are needed -----------------------------------------------------------------------------

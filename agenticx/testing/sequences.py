@@ -41,7 +41,7 @@ def outline(
     `tool_result:denied`, `error:stopped` and the like; a `state` event always has its word.
     """
     lines: list[str] = []
-    for event in _shown(views(events), state=state, usage=usage):
+    for event in _selected(views(events), state=state, usage=usage):
         line = label(event) if detail or event.type == "state" else event.type
         if tokens == "merge" and event.type in _STREAMED and lines and lines[-1] == line:
             continue
@@ -67,13 +67,13 @@ def assert_sequence(events: Iterable[AnyEvent], pattern: Pattern, *, state: bool
     """
     items = [_item(written) for written in pattern]
     named = {alternative.partition(":")[0] for item in items for alternative in item.types}
-    shown = _shown(views(events), state=state or "state" in named, usage=usage or "usage" in named)
+    shown = _selected(views(events), state=state or "state" in named, usage=usage or "usage" in named)
     reached = _match(shown, items)
     if len(items) not in reached[-1] or len(reached) <= len(shown):
         raise AssertionError(_difference(shown, items, reached))
 
 
-def _shown(events: Sequence[View], *, state: bool, usage: bool) -> list[View]:
+def _selected(events: Sequence[View], *, state: bool, usage: bool) -> list[View]:
     hidden = {type_ for type_, included in (("state", state), ("usage", usage)) if not included}
     return [event for event in events if event.type not in hidden]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from agenticx.tools.base import Assessment, Risk, Tool, UserQuestion
+    from agenticx.tools.base import Assessment, Risk, Tool, ToolOutput, UserQuestion
     from agenticx.tools.context import ToolContext, ToolState
     from agenticx.tools.registry import FunctionTool, Toolbox, as_tool, tool
 
@@ -17,6 +17,7 @@ __all__ = [
     "Risk",
     "Tool",
     "ToolContext",
+    "ToolOutput",
     "ToolState",
     "Toolbox",
     "UserQuestion",
@@ -24,10 +25,10 @@ __all__ = [
     "tool",
 ]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        "agenticx.tools.base": ["Assessment", "Risk", "Tool", "UserQuestion"],
+        "agenticx.tools.base": ["Assessment", "Risk", "Tool", "ToolOutput", "UserQuestion"],
         "agenticx.tools.context": ["ToolContext", "ToolState"],
         "agenticx.tools.registry": ["FunctionTool", "Toolbox", "as_tool", "tool"],
     },

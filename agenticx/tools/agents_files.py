@@ -26,12 +26,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from agenticx.errors import AgenticXError, ToolError
-from agenticx.foreign_text import decode_text, frame_text, without_controls
 from agenticx.logs import get_logger
-from agenticx.secret_names import holds_keys
+from agenticx.secret_detection import holds_keys
 from agenticx.tools.paths import read_file, resolve_in_workspace
 from agenticx.tools.secret_files import SecretFiles, has_secret_name, is_private
 from agenticx.tools.visible import visible_line
+from agenticx.untrusted_text import decode_text, frame_text, without_controls
 
 __all__ = ["AgentsFile", "agents_file_names", "digests_by_name", "find_agents_files", "instructions_prompt"]
 

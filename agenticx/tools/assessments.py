@@ -1,23 +1,46 @@
-"""The check of an assessment that a tool's own code returned."""
+"""The check of an assessment that a tool's own code returned, and of the files that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast, get_args
 
 from agenticx.errors import ToolError
 from agenticx.tools.base import Assessment, Risk, ShellCommand, UserQuestion
+from agenticx.tools.protected import protected_part, protection_reason
 
 __all__ = ["checked_assessment"]
 
 _TEXTS = ("question", "command", "path", "diff", "server")
+_FLAGS = (
+    "protected",
+    "unchecked",
+    "discloses",
+    "remembers",
+    "instructs",
+    "sends",
+    "undeclared",
+    "contained",
+    "elsewhere",
+)
 
 
 def checked_assessment(value: object, tool_name: str) -> Assessment:
-    """Return `value`; raise `ToolError` unless it is an `Assessment` with fields of the declared types."""
+    """Return `value`, protected if one of the files that it changes is; the tool need not know which files are.
+
+    Raises `ToolError` unless it is an `Assessment` with fields of the declared types.
+    """
     if (problem := _problem(value)) is not None:
         raise ToolError(f"the assessment of tool {tool_name!r} returned {problem}")
-    return cast("Assessment", value)
+    assessment = cast("Assessment", value)
+    if assessment.risk == "read" or assessment.protected:
+        return assessment
+    protected = next(filter(None, (protected_part(Path(path)) for path in assessment.paths)), None)
+    if protected is None:
+        return assessment
+    return replace(assessment, protected=True, reasons=(*assessment.reasons, protection_reason(protected)))
 
 
 def _problem(value: object) -> str | None:
@@ -27,7 +50,7 @@ def _problem(value: object) -> str | None:
     assessment: Any = value  # made by user code, with values of any type
     risk = assessment.risk
     if not isinstance(risk, str) or risk not in get_args(Risk):
-        return f"an Assessment whose risk is {_shown(risk)}; it must be one of {', '.join(get_args(Risk))}"
+        return f"an Assessment whose risk is {_describe(risk)}; it must be one of {', '.join(get_args(Risk))}"
     for name in _TEXTS:
         if not isinstance(text := getattr(assessment, name), str | None):
             return _wrong(name, text, "a text or None")
@@ -48,7 +71,7 @@ def _part_problem(assessment: Any) -> str | None:
 
 
 def _flag_problem(assessment: Any) -> str | None:
-    for name in ("protected", "unchecked", "discloses", "remembers", "instructs", "sends", "undeclared", "contained"):
+    for name in _FLAGS:
         if not isinstance(flag := getattr(assessment, name), bool):
             return _wrong(name, flag, "True or False")
     if assessment.sandboxed not in (None, False, "bubblewrap", "landlock"):
@@ -75,5 +98,5 @@ def _wrong(name: str, value: object, right: str) -> str:
     return f"an Assessment whose {name} is {kind}; it must be {right}"
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     return repr(value[:50]) if isinstance(value, str) else type(value).__name__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from typing_extensions import TypeVar
@@ -14,6 +15,7 @@ if TYPE_CHECKING:  # imported by no agent that does not run
     from agenticx.attachments import Attachment
     from agenticx.llms.base import ToolSchema
     from agenticx.tools.context import ToolContext
+    from agenticx.tools.result_data import ResultDetails
 
 __all__ = [
     "Assessment",
@@ -66,11 +68,13 @@ class CommandPart:
 class Obstacle:
     """The reason for which a command that can only read is not harmless, as a clause.
 
-    `is_secret`: it would read an existing file that usually holds keys or passwords.
+    `is_secret`: it would read an existing file that usually holds keys or passwords. `is_unlisted`: it would show files
+    that cannot be listed.
     """
 
     clause: str
     is_secret: bool = False
+    is_unlisted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,13 @@ class Assessment:
       from the network: a mode that allows changes of files allows it.
     - If it `sends` its arguments to others, the user is asked in every mode while texts of others are in the
       conversation, unless the user wrote what is sent or has a rule that allows it.
+    - Mode `accept_edits` allows a call of risk "write" if it names `paths`, all in the workspace, and reaches nobody:
+      it does not send and has no hosts and no server. `elsewhere` says that `paths` are relative to another folder,
+      such as a vault of notes.
     - A command that `instructs` may change instructions of agents, such as `AGENTS.md`: the user is asked in every mode
       while texts of others are in the conversation.
+    - `cwd` is the folder in which a command runs. `diff_cut` says if the `diff` was cut, `unchanged_below`
+      how many lines the file has after those of the whole diff.
     - `undeclared`: nobody declared a risk, as for a bare function; `risk` is a guess then.
     - Rules of the user look at what the call is about: `paths`, the files of the workspace that it changes (or, of risk
       "read", reads), relative to it, links followed; `folders`, those that it reads with the number of their levels,
@@ -154,9 +163,13 @@ class Assessment:
     sandboxed: Literal["bubblewrap", "landlock", False] | None = None
     contained: bool = False
     command: str | None = None
+    cwd: str | None = None
     path: str | None = None
     diff: str | None = None
+    diff_cut: bool | None = None
+    unchanged_below: int | None = None
     paths: tuple[str, ...] = ()
+    elsewhere: bool = False
     folders: tuple[tuple[str, int | None], ...] = ()
     hosts: tuple[str, ...] = ()
     server: str | None = None
@@ -165,25 +178,34 @@ class Assessment:
     binding: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def contained_risk(self) -> Risk:
-        """The risk, "write" for a call that runs code and is contained."""
-        return "write" if self.contained and self.risk == "execute" else self.risk
+    def stays_in_workspace(self) -> bool:
+        """True if it only reads, or only changes files of the workspace: by name, or as code that is contained."""
+        if self.risk != "write":
+            return self.risk == "read" or self.contained
+        reaches_others = self.sends or self.hosts or self.server is not None
+        return bool(self.paths) and not self.elsewhere and not reaches_others and all(map(_is_inside, self.paths))
+
+
+def _is_inside(path: str) -> bool:
+    return not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result that the tool has shortened itself, that has foreign text, or that has images.
+    """A result that the tool has shortened itself, that has untrusted text, or that has images.
 
-    `truncated` is True if text was left out. `sources` name foreign texts in it, for example notes: neither the user
+    `truncated` is True if text was left out. `sources` name untrusted texts in it, for example notes: neither the user
     nor the model wrote them, and while they are in the conversation, the user is asked about each call that runs code.
     `attachments` are images and files for the model, as many as one message may have; they are sent in the result of
-    the call, or after it if the provider's API takes only text in results.
+    the call, or after it if the provider's API takes only text in results. `details` are for clients; the model does
+    not get them.
     """
 
     text: str
     truncated: bool = False
     sources: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    details: ResultDetails | None = None
 
 
 def is_idempotent(tool: Tool) -> bool:

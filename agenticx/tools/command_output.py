@@ -129,7 +129,7 @@ class TerminalLines:
             shown += [more, b"\n"]
         else:
             for line in more.split(b"\n"):
-                shown += [_shown(line), b"\n"]
+                shown += [_terminal_line(line), b"\n"]
         return text[line_break + 1 :]
 
     def _write_in_line(self, text: bytes, shown: list[bytes]) -> None:
@@ -187,7 +187,7 @@ class TerminalLines:
     def _add_row(self, shown: list[bytes]) -> None:
         self._rows.append(bytearray())
         if len(self._rows) > _REACHED_LINES:
-            shown += [_shown(bytes(self._rows.pop(0)), is_continued=self._is_continued), b"\n"]
+            shown += [_terminal_line(bytes(self._rows.pop(0)), is_continued=self._is_continued), b"\n"]
             self._is_continued = False
         self._row, self._column = len(self._rows) - 1, None
 
@@ -198,10 +198,10 @@ class TerminalLines:
 
     def _shown_rows(self) -> list[bytes]:
         first, *others = map(bytes, self._rows)
-        return [_shown(first, is_continued=self._is_continued), *map(_shown, others)]
+        return [_terminal_line(first, is_continued=self._is_continued), *map(_terminal_line, others)]
 
 
-def _shown(line: bytes, *, is_continued: bool = False) -> bytes:
+def _terminal_line(line: bytes, *, is_continued: bool = False) -> bytes:
     if _CURSOR_MOVE.search(line.removesuffix(b"\r")) is None:
         return line
     return (b"\n" if is_continued else b"") + _shown_line(line)

@@ -15,6 +15,7 @@ from agenticx.messages import MAIN_AGENT
 from agenticx.sandbox.options import SandboxOptions
 from agenticx.tools.artifacts.files import ArtifactPreview, Artifacts
 from agenticx.tools.base import DepsT, Risk
+from agenticx.tools.diffs import MAX_DIFF_CHARS
 
 __all__ = ["SettleCost", "Snapshots", "ToolContext", "ToolState"]
 
@@ -26,7 +27,7 @@ class ToolState:
     `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
     the (mtime_ns, size) last read or written through a tool; `context_variables` belongs to the application.
     `passages` are the passages of notes that the model was given and cites by number; the first is number 1.
-    `sources` name foreign texts that were read in child turns, for example a team's.
+    `sources` name untrusted texts that were read in child turns, for example a team's.
     """
 
     todos: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -110,6 +111,7 @@ class ToolContext(Generic[DepsT]):
     - `permitted_risk` is the risk that was permitted, by the mode, a rule or the user: a call permitted as "read" must
       not change anything.
     - `sandbox` says whether commands run in a sandbox, where this machine has one.
+    - `diff_chars` is the length at which the diff in an assessment is cut.
     - `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a tool that works in a thread
       calls it there before it begins.
     - `attachments()` returns the files that the user attached to messages of the conversation, newest first.
@@ -138,3 +140,4 @@ class ToolContext(Generic[DepsT]):
     raise_if_stopped: Callable[[], None] = _never_stopped
     permitted_risk: Risk = "execute"
     sandbox: SandboxOptions = field(default_factory=SandboxOptions)
+    diff_chars: int = MAX_DIFF_CHARS

@@ -12,29 +12,48 @@ from agenticx.tools.lines import common_end, common_start
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible, visible_path
 
-__all__ = ["unified_diff"]
+__all__ = ["MAX_DIFF_CHARS", "Diff", "unified_diff"]
+
+MAX_DIFF_CHARS = 20_000
+"""The length at which a diff in a question or a result is cut."""
 
 _CONTEXT_LINES = 3
 _MAX_COMPARED_LINES = 1_000
 _MAX_COMPARED_CHARS = 1_000_000
 _MAX_COMPARED_PAIRS = 30_000_000
 _POPULAR_FROM = 200
-_MAX_DIFF_CHARS = 20_000
-_MAX_LINE_CHARS = 500
+_MAX_CONTEXT_CHARS = 500
+_COMMON_CHARS = 80
 _SLICE = 65_536
 
 _Opcode = tuple[str, int, int, int, int]
 
 
-def unified_diff(before: str, after: str, path: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """A unified diff, the numbers of lines that it adds and removes, and True if its text `is_cut`.
+
+    `unchanged_below` is the number of equal lines after the last one of the whole diff.
+    """
+
+    text: str = ""
+    added: int = 0
+    removed: int = 0
+    is_cut: bool = False
+    unchanged_below: int = 0
+
+
+def unified_diff(before: str, after: str, path: str, *, max_chars: int = MAX_DIFF_CHARS) -> Diff:
     """Return `before` → `after` in unified format, with hidden characters escaped; empty if the texts are equal.
 
     CR at the end of lines is shown unless all lines of both texts end with CRLF; if all lines end with CR, it is taken
-    for LF. Long lines and long diffs are cut, with a note. A very large change is shown as one block removed and one
-    added. The work is linear in the length of the texts, and no step of it blocks other threads for long.
+    for LF. A very large change is shown as one block removed and one added. A diff longer than `max_chars` is cut, with
+    a note; until then each changed character is shown: only lines around a change, and what a long line has in common
+    with the line that replaces it, are shortened. The work is linear in the length of the texts, and no step of it
+    blocks other threads for long.
     """
     if before == after:
-        return ""
+        return Diff()
     if "\n" not in before and "\n" not in after and "\r" in before + after:
         before, after = before.replace("\r", "\n"), after.replace("\r", "\n")
     shows_cr = not (_all_crlf(before) and _all_crlf(after))
@@ -42,18 +61,26 @@ def unified_diff(before: str, after: str, path: str) -> str:
     titles = [f"--- {visible_path(path)}", f"+++ {visible_path(path)}"]
     if change.is_small:
         lines = [*titles, *_compared_lines(change, shows_cr)]
-        return _join_bounded(lines, len(lines))
+        signs = Counter(line[0] for line in lines[len(titles) :])
+        text, is_cut = _join_bounded(lines, len(lines), max_chars)
+        return Diff(text, signs["+"], signs["-"], is_cut, change.unchanged_below)
     removed, added = _count_lines(change.old), _count_lines(change.new)
     before_lines, after_lines = list(_lines(change.context_before)), list(_lines(change.context_after))
     old, new = (len(before_lines) + number + len(after_lines) for number in (removed, added))
     block = chain(
         [*titles, _hunk_header([("replace", 0, old, 0, new)], change.skipped)],
-        (_format_line(" ", line, shows_cr) for line in before_lines),
-        (_format_line("-", line, shows_cr) for line in _lines(change.old)),
-        (_format_line("+", line, shows_cr) for line in _lines(change.new)),
-        (_format_line(" ", line, shows_cr) for line in after_lines),
+        (_context_line(line, shows_cr) for line in before_lines),
+        _replaced_lines([change.old], [change.new], shows_cr)
+        if removed == added == 1
+        else (
+            _format_line(sign, line, shows_cr)
+            for sign, text in (("-", change.old), ("+", change.new))
+            for line in _lines(text)
+        ),
+        (_context_line(line, shows_cr) for line in after_lines),
     )
-    return _join_bounded(block, 3 + len(before_lines) + removed + added + len(after_lines))
+    text, is_cut = _join_bounded(block, 3 + len(before_lines) + removed + added + len(after_lines), max_chars)
+    return Diff(text, added, removed, is_cut, change.unchanged_below)
 
 
 # --- the changed lines ------------------------------------------------------------------------------------------------
@@ -64,7 +91,8 @@ class _Change:
     """The changed lines of two texts.
 
     All are whole lines: `old` and `new` differ, `context_before` and `context_after` are up to three equal lines around
-    them, and `skipped` is the number of equal lines before `context_before`.
+    them, `skipped` is the number of equal lines before `context_before`, `unchanged_below` that of those after
+    `context_after`.
     """
 
     skipped: int
@@ -72,6 +100,7 @@ class _Change:
     old: str
     new: str
     context_after: str
+    unchanged_below: int
 
     @property
     def is_small(self) -> bool:
@@ -93,7 +122,9 @@ def _find_change(before: str, after: str) -> _Change:
     for _ in range(_CONTEXT_LINES):
         last = before.find("\n", last) + 1 or len(before)
     skipped = _count(before, first)
-    return _Change(skipped, before[first:start], before[start:old_end], after[start:new_end], before[old_end:last])
+    below = _count(before, len(before)) - _count(before, last) + (last < len(before) and not before.endswith("\n"))
+    changed = before[start:old_end], after[start:new_end]
+    return _Change(skipped, before[first:start], *changed, before[old_end:last], below)
 
 
 def _begins_line(text: str, index: int) -> bool:
@@ -133,10 +164,9 @@ def _compared_lines(change: _Change, shows_cr: bool) -> Iterator[str]:
         yield _hunk_header(group, change.skipped)
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                yield from (_format_line(" ", line, shows_cr) for line in old[i1:i2])
+                yield from (_context_line(line, shows_cr) for line in old[i1:i2])
             else:
-                yield from (_format_line("-", line, shows_cr) for line in old[i1:i2])
-                yield from (_format_line("+", line, shows_cr) for line in new[j1:j2])
+                yield from _replaced_lines(old[i1:i2], new[j1:j2], shows_cr)
 
 
 def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opcode]:
@@ -191,22 +221,67 @@ def _span(start: int, end: int) -> str:
     return f"{start + 1 if length else start},{length}" if length != 1 else str(start + 1)
 
 
+def _context_line(line: str, shows_cr: bool) -> str:
+    shown, end = _without_break(line, shows_cr)
+    if len(shown) > _MAX_CONTEXT_CHARS:
+        return f" {visible(shown[:_MAX_CONTEXT_CHARS])} ⟨{len(shown)} characters⟩{end}"
+    return f" {visible(shown)}{end}"
+
+
 def _format_line(sign: str, line: str, shows_cr: bool) -> str:
-    ended = line.endswith("\n")
-    text = line.removesuffix("\n") if shows_cr or not ended else line.removesuffix("\r\n")
-    shown = visible(text[:_MAX_LINE_CHARS])
-    if len(text) > _MAX_LINE_CHARS:
-        shown += f" ⟨{len(text)} characters⟩"
-    return f"{sign}{shown}" + ("" if ended else "\n\\ No newline at end of file")
+    shown, end = _without_break(line, shows_cr)
+    return f"{sign}{visible(shown)}{end}"
 
 
-def _join_bounded(lines: Iterable[str], total: int) -> str:
-    """Join as many of the `total` lines as fit the limit; the others are not taken from the iterable."""
+def _without_break(line: str, shows_cr: bool) -> tuple[str, str]:
+    """Return the line without its line break, and the note for a line that has none."""
+    if not line.endswith("\n"):
+        return line, "\n\\ No newline at end of file"
+    return line.removesuffix("\n") if shows_cr else line.removesuffix("\r\n").removesuffix("\n"), ""
+
+
+def _replaced_lines(old: list[str], new: list[str], shows_cr: bool) -> Iterator[str]:
+    """Yield the lines of `old` as removed and those of `new` as added.
+
+    Where each line replaces one, those that are long are shown without the most of what they have in common.
+    """
+    if len(old) == len(new):
+        pairs = [_without_common(before, after) for before, after in zip(old, new, strict=True)]
+        old, new = [before for before, _ in pairs], [after for _, after in pairs]
+    yield from (_format_line("-", line, shows_cr) for line in old)
+    yield from (_format_line("+", line, shows_cr) for line in new)
+
+
+def _without_common(before: str, after: str) -> tuple[str, str]:
+    """Return both lines with notes in place of what long ones have in common, except for some characters around it."""
+    if max(len(before), len(after)) <= _MAX_CONTEXT_CHARS:
+        return before, after
+    head = common_start(before, after)
+    tail = common_end(before, after, min(len(before), len(after)) - head)
+    first, last = max(head - _COMMON_CHARS, 0), max(tail - _COMMON_CHARS, 0)
+    start = before[:first]
+    if first > 2 * _COMMON_CHARS:
+        start = f"{before[:_COMMON_CHARS]}⟨… {first - _COMMON_CHARS:,} equal characters …⟩"
+    end = before[len(before) - last :]
+    if last > 2 * _COMMON_CHARS:
+        end = f"⟨… {last - _COMMON_CHARS:,} equal characters …⟩{before[len(before) - _COMMON_CHARS :]}"
+    return f"{start}{before[first : len(before) - last]}{end}", f"{start}{after[first : len(after) - last]}{end}"
+
+
+def _join_bounded(lines: Iterable[str], total: int, max_chars: int) -> tuple[str, bool]:
+    """Join as many of the `total` lines as fit; True if others are left, which are not taken from the iterable.
+
+    The first line that does not fit is shown in part, and counted with the others.
+    """
     shown_lines: list[str] = []
     size = 0
     for line in lines:
         size += len(line) + 1
-        if size > _MAX_DIFF_CHARS:
-            return "\n".join(shown_lines) + f"\n⟨{pluralize(total - len(shown_lines), 'more line')} of this diff⟩"
+        if size > max_chars:
+            notes = [f"⟨{pluralize(total - len(shown_lines), 'more line')} of this diff⟩"]
+            part = line[: max_chars - (size - len(line))]
+            if len(part) > _COMMON_CHARS and "\n" not in part:
+                notes.insert(0, f"{part}⟨… {len(line) - len(part):,} more characters …⟩")
+            return "\n".join([*shown_lines, *notes]), True
         shown_lines.append(line)
-    return "\n".join(shown_lines)
+    return "\n".join(shown_lines), False

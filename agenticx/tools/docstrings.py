@@ -76,6 +76,8 @@ def _parameters(section: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]
     for line in filter(str.strip, section[2 if is_numpy else 1 :]):
         indent = len(line) - len(line.lstrip())
         margin = indent if margin is None else margin
+        if indent < margin:
+            break  # such as `Returns: a number.` on one line, which is no heading
         if indent == margin and (found := entry.fullmatch(line.strip())):
             if names:
                 yield names, description

@@ -20,8 +20,8 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -30,6 +30,7 @@ from pathlib import Path
 from agenticx.errors import ToolError
 from agenticx.messages import new_id
 from agenticx.tools.shown_names import entries_shown_as
+from agenticx.tools.unfollowed_paths import FILE_FLAGS, NEW_FILE_FLAGS, descend
 from agenticx.tools.visible import visible_path
 
 __all__ = [
@@ -51,9 +52,6 @@ _MAX_PATH_BYTES = 3_000
 _MAX_COMPARED_NAMES = 200_000
 _MAX_LINKS = 40  # as many as Linux follows
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -186,7 +184,7 @@ def _entry_shown_as(part: str, folder: WorkspacePath, max_names: int) -> str:
 
 
 def _open_in(folder: int, name: str, _flags: int) -> int:
-    return os.open(name, _FILE_FLAGS, dir_fd=folder)
+    return os.open(name, FILE_FLAGS, dir_fd=folder)
 
 
 def read_file(target: WorkspacePath, limit: int) -> tuple[bytes, os.stat_result]:
@@ -247,7 +245,7 @@ def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = No
             _require_regular(before, target)
         temporary = f".{name[:40]}.{new_id('tmp')}"  # a character may have four of the 255 bytes of a name
         with _refusals_as_cannot_replace(target, before):
-            descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
+            descriptor = os.open(temporary, NEW_FILE_FLAGS, 0o666, dir_fd=folder)
         try:
             with open(descriptor, "wb") as file:
                 if before is not None:
@@ -372,27 +370,16 @@ def _name(target: WorkspacePath) -> str:
     return target.parts[-1]
 
 
-@contextmanager
-def _open_parent(target: WorkspacePath, *, create: bool = False) -> Generator[int]:
-    with _open_folder(target, target.parts[:-1], create=create) as folder:
-        yield folder
+def _open_parent(target: WorkspacePath, *, create: bool = False) -> AbstractContextManager[int]:
+    return _open_folder(target, target.parts[:-1], create=create)
 
 
 @contextmanager
-def _open_folder(target: WorkspacePath, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
+def _open_folder(target: WorkspacePath, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
     """Open the folder `parts` inside the root and yield its descriptor."""
-    current = os.open(target.root, _FOLDER_FLAGS)
-    try:
-        for part in parts:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=current)
-            child_fd = os.open(part, _FOLDER_FLAGS, dir_fd=current)
-            os.close(current)
-            current = child_fd
-        yield current
-    finally:
-        os.close(current)
+    root = os.open(target.root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with descend(root, parts, lists=True, new_mode=0o777 if create else None) as folder:
+        yield folder
 
 
 def _require_regular(status: os.stat_result, target: WorkspacePath) -> None:

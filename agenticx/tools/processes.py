@@ -312,12 +312,22 @@ def _kill_marked(mark: str) -> None:
 
 
 def _kill_all(find: Callable[[], Collection[int]]) -> None:
+    """Kill the processes that `find` finds, until there are none, and wait for the end of those that were killed.
+
+    One that is ending has no environment any more, so that it is not found, while it still ends what ran below it: the
+    first process of a sandbox ends all others of it.
+    """
     deadline = time.monotonic() + _KILL_SECONDS
-    while found := find():
+    killed: dict[int, int] = {}  # start times by pid
+    while (found := find()) or killed:
         for pid in found:
+            killed[pid] = _read_stat(str(pid)).started
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        killed = {
+            pid: started for pid, started in killed.items() if started and _read_stat(str(pid)).started == started
+        }
         if time.monotonic() > deadline:
-            _log.warning("processes of a call could not be ended", processes=sorted(found))
+            _log.warning("processes of a call could not be ended", processes=sorted({*found, *killed}))
             return
         time.sleep(0.01)

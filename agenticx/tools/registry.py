@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache, partial, partialmethod
 from math import inf
 from types import MethodType, NoneType
-from typing import Any, Concatenate, Generic, Protocol, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, cast, get_args, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
 from agenticx.argument_types import check_callable, check_iterable, check_str, check_type, wrong_type
+from agenticx.call_errors import explain_calls
 from agenticx.errors import ToolError
 from agenticx.forks import confine_forked_child
 from agenticx.llms.base import ToolSchema
@@ -26,7 +27,7 @@ from agenticx.tools.base import Assessment, Risk, Tool
 from agenticx.tools.context import ToolContext
 from agenticx.tools.schema import CallSchema, read_signature
 
-__all__ = ["Assess", "FunctionTool", "Toolbox", "as_tool", "check_deps", "tool"]
+__all__ = ["Assess", "FunctionTool", "Toolbox", "as_tool", "check_deps", "check_tools", "tool"]
 
 Assess = Callable[[Mapping[str, Any], ToolContext], Assessment]
 Preview = Callable[[GrowingArguments], Mapping[str, Any] | None]
@@ -37,6 +38,16 @@ R = TypeVar("R", default=Any, covariant=True)
 BoundP = ParamSpec("BoundP")
 
 
+class _Docstring:
+    """The docstring of `FunctionTool`, and for each tool that of its function, as `help(tool)` shows it."""
+
+    def __init__(self, of_class: str | None) -> None:
+        self._of_class = of_class
+
+    def __get__(self, instance: FunctionTool | None, owner: type) -> str | None:
+        return self._of_class if instance is None else instance.function.__doc__
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FunctionTool(Generic[P, R]):
     """A tool made from a function; it can still be called like that function.
@@ -45,6 +56,9 @@ class FunctionTool(Generic[P, R]):
     daemon thread of its own; the thread continues when the call is cancelled, so the function must not rely on being
     stopped. The tool of a method `is_unbound` in its class, and bound when it is taken from an object, `Shop().order`.
     """
+
+    if not TYPE_CHECKING:
+        __doc__ = _Docstring(__doc__)
 
     function: Callable[P, R]
     signature: CallSchema
@@ -107,6 +121,15 @@ class FunctionTool(Generic[P, R]):
         check = getattr(context, "raise_if_stopped", None)  # applications may pass contexts of their own
         result = await run_in_thread(function, name=f"agx tool {self.schema.name}", check=check)
         return await result if inspect.isawaitable(result) else result
+
+    @property
+    def __name__(self) -> str:
+        return _name_of(self.function)
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """The function: `inspect.signature` and `help` show its parameters."""
+        return self.function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it had not been decorated."""
@@ -177,6 +200,7 @@ def tool(
     untrusted: bool = False,
     sends: bool = False,
 ) -> ToolDecorator: ...
+@explain_calls
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -250,7 +274,7 @@ def tool(
         function=called,
         signature=signature,
         schema=schema,
-        schema_digest=_digest(schema),
+        schema_digest=_schema_digest(schema),
         risk=risk or "execute",
         undeclared=risk is None,
         read_only=only_reads,
@@ -324,7 +348,8 @@ def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
         return candidate
     if callable(candidate):
         return _bound(tool(candidate))
-    raise TypeError(f"{candidate!r} is neither a tool nor a function")
+    hint = "; give the function itself, not its name" if isinstance(candidate, str) else ""
+    raise TypeError(f"{candidate!r} is neither a tool nor a function{hint}")
 
 
 def _bound(candidate: FunctionTool) -> FunctionTool:
@@ -381,23 +406,30 @@ def check_deps(tools: Iterable[Tool], deps: object) -> None:
     for each in tools:
         expected = each.signature.deps_type if isinstance(each, FunctionTool) else None
         if expected is not None and not isinstance(deps, expected):
-            name, what = expected.__name__, f"the tool {each.schema.name!r} takes ToolContext[{expected.__name__}]"
-            raise TypeError(f"deps must be a {name}, not {type(deps).__name__}: {what}")
+            name = expected.__name__
+            article = "an" if name[0] in "aeiouAEIOU" else "a"
+            what = f"the tool {each.schema.name!r} takes ToolContext[{name}]"
+            raise TypeError(f"deps must be {article} {name}, not {type(deps).__name__}: {what}")
 
 
-def _digest(schema: ToolSchema) -> str:
+def _schema_digest(schema: ToolSchema) -> str:
     text = json.dumps([schema.name, schema.description, schema.parameters], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_tools(tools: object) -> None:
+    """Raise `TypeError` if `tools` is no list or other iterable of tools; for a single one the error names the list."""
+    if callable(tools):
+        raise TypeError(f"tools must be a list of tools and functions; write tools=[{_name_of(tools)}]")
+    if not isinstance(tools, list | tuple):
+        check_iterable("tools", tools, "tools and functions")
 
 
 class Toolbox:
     """A mapping of names to tools, in the order in which the model sees them."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
-        if callable(tools):
-            raise TypeError(f"tools are given as a sequence; write [{tools!r}]")
-        if not isinstance(tools, list | tuple):
-            check_iterable("tools", tools, "tools and functions")
+        check_tools(tools)
         self._tools: dict[str, Tool] = {}
         for candidate in tools:
             added = as_tool(candidate)

@@ -1,6 +1,6 @@
 """Detection of files that hold keys or passwords: by name, by content, and by their other names.
 
-1. Most are detected by name alone, whether or not they exist; see `secret_names`. Each link on the way to one counts.
+1. Most are detected by name alone (`secret_detection`), whether or not they exist. Each link on the way to one counts.
 2. A file that only sometimes has a credential in it, for example `.git/config`, is judged by its content. So is a file
    of settings, for example `config.json`; there only keys in known formats count.
 3. A file with several names (hard links) is secret if another of its names in the workspace is a secret file's, and,
@@ -19,8 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from agenticx.errors import ToolError
-from agenticx.foreign_text import decode_text
-from agenticx.secret_names import (
+from agenticx.secret_detection import (
     holds_credentials,
     holds_keys,
     is_secret_file,
@@ -29,6 +28,7 @@ from agenticx.secret_names import (
 )
 from agenticx.tools.paths import WorkspacePath, read_file
 from agenticx.tools.protected import is_within
+from agenticx.untrusted_text import decode_text
 
 __all__ = ["SecretFiles", "has_secret_name", "is_private", "workspace_path"]
 

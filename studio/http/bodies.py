@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from codecs import getincrementaldecoder
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from agenticx.logs import get_logger
+from agenticx.similar_names import similar_name
 from agenticx.strict_json import read_json
 from agenticx.threads import run_sized
 from studio.http.problems import Problem
@@ -170,7 +172,7 @@ def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Prob
         case "missing":
             sentence = f"{path!r} is required."
         case "extra_forbidden":
-            sentence = f"Unknown field {path!r}; known fields: {', '.join(schema.model_fields) or 'none'}."
+            sentence = f"Unknown field {path!r}; {_known_fields(schema, error['loc'])}."
         case "value_error":
             sentence = f"{path!r}: {error['msg'].removeprefix('Value error, ')}."
         case "string_pattern_mismatch":
@@ -178,6 +180,26 @@ def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Prob
         case kind:
             sentence = f"{path!r} {_REQUIREMENTS.get(kind, 'is not valid').format_map(limits)}."
     return Problem("invalid_body", sentence, field=path)
+
+
+def _known_fields(schema: type[BaseModel], loc: Sequence[int | str]) -> str:
+    """Return the fields of the object in which the unknown field at `loc` is, with the one most like it."""
+    *outer, unknown = loc
+    for part in outer:
+        if isinstance(part, str) and (field := schema.model_fields.get(part)) is not None:
+            schema = next(_models_in(field.annotation), schema)
+    within = ".".join(map(str, outer))
+    known = f"known fields{f' of {within!r}' if within else ''}: {', '.join(schema.model_fields) or 'none'}"
+    meant = similar_name(str(unknown), schema.model_fields)
+    return known if meant is None else f"did you mean {meant!r}? The {known}"
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """Yield the models of which a type is made, such as that of the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 _REQUIREMENTS = {

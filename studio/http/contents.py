@@ -19,9 +19,10 @@ def content_response(
     """Return the content with its ETag, without the quotes of the header; 304 if the client has it already."""
     quoted = f'"{etag}"'
     known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    own_headers = {"ETag": quoted, **(headers or {})}
     if quoted in known:
-        return Response(status_code=304, headers={"ETag": quoted})
-    return Response(content, media_type=media_type, headers={"ETag": quoted, **(headers or {})})
+        return Response(status_code=304, headers=own_headers)
+    return Response(content, media_type=media_type, headers=own_headers)
 
 
 def disposition(kind: Literal["attachment", "inline"], name: str) -> dict[str, str]:

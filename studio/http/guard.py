@@ -38,7 +38,8 @@ _SECURITY_HEADERS = (
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-        b"frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        b"frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        b"require-trusted-types-for 'script'; trusted-types 'none'",
     ),
 )
 

@@ -22,7 +22,7 @@ from typing_extensions import is_typeddict
 from agenticx import __version__
 from agenticx.runtime.events import envelope_adapter
 from studio.http.bodies import RequestBody
-from studio.http.frames import ResetFrame, ServerClosingFrame
+from studio.http.frames import EventPageResponse, ResetFrame, ServerClosingFrame
 from studio.http.problems import PROBLEMS
 from studio.http.queries import RequestQuery, find_problem_codes, parameter_schemas
 
@@ -130,6 +130,8 @@ def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
             definitions |= schema.pop("$defs", {})
             schemas[name] = schema
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    if (page := schemas.get(EventPageResponse.__name__)) is not None:
+        page["properties"]["events"]["items"] = {"$ref": "#/components/schemas/Event"}
     return {
         "openapi": "3.1.0",
         "info": {"title": "AgenticX studio", "version": __version__, "description": _DESCRIPTION},
@@ -152,9 +154,9 @@ _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "code", "detail"],
     "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
+        "type": {"type": "string", "description": "Always `about:blank`: the `code` names the problem."},
+        "title": {"type": "string", "description": "The phrase of the status."},
+        "status": {"type": "integer", "description": "The status of the response."},
         "code": {"type": "string", "description": "Stable; match on this."},
         "detail": {"type": "string", "description": "A sentence for the user that says what would be right."},
         "field": {"type": "string", "description": "The field or parameter that a 422 is about."},

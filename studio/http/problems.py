@@ -27,7 +27,7 @@ from agenticx.errors import (
 )
 from agenticx.knowledge.memory import MemoryUnusable, UnknownMemory
 from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultUnreadable
-from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
+from agenticx.llms.providers.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.logs import get_logger
 from agenticx.permissions.rule_stores import RulesUnusable, UnknownRule
@@ -42,11 +42,13 @@ from agenticx.runtime.user_requests.requests import (
     UnknownConfirm,
     UnknownQuestion,
 )
+from agenticx.sessions.files.changed_files import TurnNotFound
 from agenticx.sessions.files.options import OptionNotDone, UnknownOption
+from agenticx.sessions.files.shown_files import FileNotFound, FileRefused, FileTooLarge
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 from agenticx.sessions.hub.session_fields import WorkspaceGone
-from agenticx.sessions.hub.submission import NothingToGoOnWith
+from agenticx.sessions.hub.submission import NothingToGoOnWith, NotQueued
 from agenticx.subagents.records import (
     ModelUnavailable,
     SubagentBusy,
@@ -79,24 +81,28 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unauthorized": ProblemKind(401, "The token is missing or wrong."),
     "cross_site": ProblemKind(403, "Another site sent the request."),
     "foreign_origin": ProblemKind(403, "The Origin is not allowed."),
+    "file_refused": ProblemKind(403, "The file is private or secret, or a deny rule of the user is about it."),
     "artifact_not_found": ProblemKind(404, "The session has no file of this path, or no such revision of it."),
     "attachment_not_found": ProblemKind(404, "No message of the session has an attachment with this digest."),
     "confirm_not_found": ProblemKind(404, "No confirmation has this id."),
+    "file_not_found": ProblemKind(404, "The workspace has no file of this path that can be read."),
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
     "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
     "memory_not_found": ProblemKind(404, "The memory has no entry of this id."),
     "note_not_found": ProblemKind(404, "The vault has no note of this path."),
+    "message_not_queued": ProblemKind(404, "The message does not wait: it was read, removed, or never queued."),
     "option_not_found": ProblemKind(404, "The session has no option of this number."),
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "question_not_found": ProblemKind(404, "No question of an agent has this id."),
     "rule_not_found": ProblemKind(404, "No rule has this id."),
     "session_not_found": ProblemKind(404, "No session has this id."),
     "subagent_not_found": ProblemKind(404, "The session has no sub-agent of this id."),
+    "turn_not_found": ProblemKind(404, "No turn of the session has this id."),
     "vault_not_found": ProblemKind(404, "No vault has this id or name."),
     "method_not_allowed": ProblemKind(405, "The path has other methods."),
     "too_slow": ProblemKind(408, "The body did not arrive in time."),
-    "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
+    "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input or sub-agent."),
     "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the confirmation."),
     "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
     "option_not_done": ProblemKind(409, "The option has no answer, so it cannot be picked."),
@@ -106,11 +112,13 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "confirm_closed": ProblemKind(410, "The confirmation was answered otherwise, has expired, or its turn ended."),
     "question_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
     "attachment_too_large": ProblemKind(413, "A file, or all files together, exceed the limit."),
+    "file_too_large": ProblemKind(413, "The file is larger than what is sent of files of the workspace."),
     "too_large": ProblemKind(413, "The body exceeds the limit of the route."),
     "encoded_body": ProblemKind(415, "The body has a Content-Encoding."),
     "not_json": ProblemKind(415, "The body is not JSON by its Content-Type."),
     "wrong_host": ProblemKind(421, "The server does not serve this Host."),
     "attachment_refused": ProblemKind(422, "A file is of no accepted type, or cannot be read."),
+    "bad_after": ProblemKind(422, "The parameter `after` is not a whole number from 0 on."),
     "bad_agent": ProblemKind(422, "The file of the agent has a problem, or its model cannot be used."),
     "bad_archived": ProblemKind(422, "The parameter `archived` has another value than those it takes."),
     "bad_available": ProblemKind(422, "The parameter `available` is neither `true` nor `false`."),
@@ -126,6 +134,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
     "bad_tag": ProblemKind(422, "The parameter `tag` is too long."),
     "bad_team": ProblemKind(422, "The file of the team has a problem, or the session cannot run the team."),
+    "bad_cursor": ProblemKind(422, "The parameter `from` or `until` is not a cursor of the session."),
     "bad_types": ProblemKind(422, "The parameter `types` is no list of types of events."),
     "bad_vault": ProblemKind(422, "The folder cannot be a vault, or the name is not a free one."),
     "bad_workspace": ProblemKind(422, "The workspace is not a folder that can be used."),
@@ -159,18 +168,22 @@ HINTS: Mapping[str, str] = {
     "artifact_not_found": "GET /api/sessions/{session_id}/artifacts lists the files.",
     "attachment_not_found": "GET /api/sessions/{session_id}/messages lists the attachments of each message.",
     "confirm_not_found": "GET /api/confirms lists those that wait.",
+    "file_not_found": "GET /api/sessions/{session_id}/files finds files.",
     "key_not_found": "GET /api/keys lists the keys.",
     "message_not_found": "GET /api/sessions/{session_id}/messages lists the messages.",
     "not_found": "GET /openapi.json lists the routes.",
     "memory_not_found": "GET /api/memory lists the entries.",
     "note_not_found": "GET /api/vaults/{vault_id}/search finds notes.",
+    "message_not_queued": "GET /api/sessions/{session_id}/queue lists the messages that wait.",
     "option_not_found": "GET /api/sessions/{session_id}/options lists the options.",
     "provider_not_found": "GET /api/models lists the models of all providers.",
     "question_not_found": "GET /api/questions lists those that wait.",
     "rule_not_found": "GET /api/permissions lists the rules.",
     "session_not_found": "GET /api/sessions lists the sessions.",
     "subagent_not_found": "GET /api/sessions/{session_id}/subagents lists the sub-agents.",
+    "turn_not_found": "GET /api/sessions/{session_id}/turns lists the turns.",
     "vault_not_found": "GET /api/vaults lists the vaults.",
+    "file_refused": "GET /api/permissions lists the rules.",
     "digest_mismatch": "GET /api/confirms has the digest of each that waits.",
     "option_not_done": "GET /api/sessions/{session_id}/options says how each stands.",
     "session_busy": "POST /api/sessions/{session_id}/turns queues a message by its `when_busy`.",
@@ -245,9 +258,11 @@ def problem_response(problem: Problem) -> Response:
 _CODES: dict[type[AgenticXError], str] = {
     SessionNotFound: "session_not_found",
     MessageNotFound: "message_not_found",
+    TurnNotFound: "turn_not_found",
     UnknownConfirm: "confirm_not_found",
     SessionBusy: "session_busy",
     TurnConflict: "client_turn_id_reused",
+    NotQueued: "message_not_queued",
     DigestMismatch: "digest_mismatch",
     ConfirmClosed: "confirm_closed",
     UnknownQuestion: "question_not_found",
@@ -267,6 +282,9 @@ _CODES: dict[type[AgenticXError], str] = {
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
     UnknownArtifact: "artifact_not_found",
+    FileNotFound: "file_not_found",
+    FileRefused: "file_refused",
+    FileTooLarge: "file_too_large",
     UnknownOption: "option_not_found",
     OptionNotDone: "option_not_done",
     UnknownVault: "vault_not_found",

@@ -19,10 +19,12 @@ __all__ = [
     "find_problem_codes",
     "newest_page",
     "parameter_schemas",
+    "parse_digits",
     "read_query",
 ]
 
 _ANY_OTHER_VALUE = "be another value"
+_MAX_DIGITS = 15  # what a double has exactly, and any database
 
 
 class RequestQuery(BaseModel):
@@ -42,13 +44,16 @@ class ErrorCode:
     code: str
 
 
-def _parse_digits(text: object) -> int:
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 4:
+def parse_digits(text: object) -> int:
+    """Return the number that the digits of a parameter mean; raise `ValueError` for anything else."""
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return int(text)
-    raise ValueError("no number of at most three digits")
+    raise ValueError(f"no number of at most {_MAX_DIGITS} digits")
 
 
-WholeNumber = Annotated[int, BeforeValidator(_parse_digits)]
+WholeNumber = Annotated[int, BeforeValidator(parse_digits)]
+"""A number in digits. In a union pydantic makes a schema of limits only if they stand before the validator:
+`Annotated[int, Field(ge=1), BeforeValidator(parse_digits)] | None`."""
 
 
 @cache
@@ -86,9 +91,9 @@ def read_query(request: Request, schema: type[Q]) -> Q:
 
 
 def newest_page(
-    items: Sequence[T], *, before: str | None, limit: int | None, id_of: Callable[[T], str], listed_as: str
+    items: Sequence[T], *, before: str | None, limit: int, id_of: Callable[[T], str], listed_as: str
 ) -> tuple[Sequence[T], bool]:
-    """Return the last `limit` items (None: all) before the one with the id `before`, and True if there are more before.
+    """Return the last `limit` items before the one with the id `before`, and True if there are more before.
 
     Without `before` the page ends at the last item. Raise `Problem` for an unknown id; its message names `listed_as`.
     """
@@ -98,7 +103,7 @@ def newest_page(
         if end is None:
             raise Problem("bad_before", f"'before' must be the id of {listed_as}.", field="before")
     earlier = items[:end]
-    page = earlier if limit is None else earlier[-limit:]
+    page = earlier[-limit:]
     return page, len(page) < len(earlier)
 
 
@@ -113,6 +118,8 @@ def _requirement(schema: Mapping[str, Any]) -> str:
             return f"be {', '.join(map(repr, most))} or {last!r}"
         case {"type": "integer", "minimum": minimum, "maximum": maximum}:
             return f"be a whole number from {minimum} to {maximum}"
+        case {"type": "integer", "minimum": minimum}:
+            return f"be a whole number of at least {minimum}"
         case {"type": "boolean"}:
             return "be 'true' or 'false'"
         case {"format": "date"}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.requests import Request
@@ -10,21 +10,26 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx import __version__
+from agenticx.cli.client.identity import identity_proof
 from agenticx.cli.client.studio_file import API_VERSION
 from agenticx.errors import StoreError
 from studio.access import TICKET_SECONDS
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
+from studio.http.queries import ErrorCode, RequestQuery, read_query
 from studio.services import services
 
 __all__ = [
     "HealthResponse",
+    "IdentityQuery",
+    "IdentityResponse",
     "IssueTicketBody",
     "ReadyResponse",
     "RedeemTicketBody",
     "TicketResponse",
     "TokenResponse",
     "health",
+    "identity",
     "issue",
     "ready",
     "redeem",
@@ -36,7 +41,7 @@ class RedeemTicketBody(RequestBody):
 
     max_bytes = 1024  # needs no token: any client may send one
 
-    ticket: str = Field(max_length=200)
+    ticket: str = Field(max_length=200, description="The ticket, as `agx serve` or `POST /api/tickets` gave it.")
 
 
 class IssueTicketBody(RequestBody):
@@ -44,12 +49,12 @@ class IssueTicketBody(RequestBody):
 
 
 class TokenResponse(TypedDict):
-    token: str
+    token: Annotated[str, Field(description="The token, for the header `Authorization: Bearer …`.")]
 
 
 class TicketResponse(TypedDict):
-    ticket: str
-    expires_in_seconds: int
+    ticket: Annotated[str, Field(description="The ticket, for the fragment of the page's URL.")]
+    expires_in_seconds: Annotated[int, Field(description="The seconds for which it can be redeemed.")]
 
 
 class HealthResponse(TypedDict):
@@ -58,17 +63,37 @@ class HealthResponse(TypedDict):
     `api` is the version of the HTTP API, `instance` identifies this run of the server, as in AGX_HOME/studio.json.
     """
 
-    status: Literal["ok"]
-    version: str
-    api: int
-    instance: str
+    status: Annotated[Literal["ok"], Field(description="Turns are accepted.")]
+    version: Annotated[str, Field(description="The version of AgenticX.")]
+    api: Annotated[int, Field(description="The version of this API.")]
+    instance: Annotated[str, Field(description="An id of the process.")]
+
+
+class IdentityQuery(RequestQuery):
+    """The query of the proof that a server has the token."""
+
+    challenge: Annotated[str, ErrorCode("bad_query")] = Field(
+        pattern=r"^[0-9a-f]{32,128}$",
+        description="A random number, 32 to 128 hexadecimal digits, new for each request.",
+    )
+
+
+class IdentityResponse(TypedDict):
+    """The proof that this server has the token."""
+
+    proof: Annotated[
+        str,
+        Field(
+            description="HMAC-SHA256 with the token as the key, of `agenticx HOST CHALLENGE`, in hexadecimal digits."
+        ),
+    ]
 
 
 class ReadyResponse(TypedDict):
     """The server can store turns; `streams` is the number of open event streams."""
 
-    status: Literal["ready"]
-    streams: int
+    status: Annotated[Literal["ready"], Field(description="Turns are accepted and can be stored.")]
+    streams: Annotated[int, Field(description="The number of open event streams.")]
 
 
 async def redeem(request: Request) -> Response:
@@ -102,6 +127,17 @@ async def health(request: Request) -> Response:
         text = "Turns cannot be stored now; GET /api/ready says why."
         raise Problem("storage", text, server_instance=instance) from exc
     return JSONResponse(HealthResponse(status="ok", version=__version__, api=API_VERSION, instance=instance))
+
+
+async def identity(request: Request) -> Response:
+    """Prove that this server has the token, to a client that is about to send it to whatever answers at its address.
+
+    After the end of a studio, another program may listen on its port. `HOST` is the Host of the request, which is that
+    of this server, so that the proof of a server at another address is of no use to such a program.
+    """
+    query = read_query(request, IdentityQuery)
+    proof = identity_proof(services(request).access.token, request.headers["host"], query.challenge)
+    return JSONResponse(IdentityResponse(proof=proof))
 
 
 async def ready(request: Request) -> Response:

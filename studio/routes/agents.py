@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -14,7 +17,7 @@ __all__ = ["AgentListResponse", "agents"]
 
 
 class AgentListResponse(TypedDict):
-    agents: list[AgentItem]
+    agents: Annotated[list[AgentItem], Field(description="The agents, by their names.")]
 
 
 async def agents(request: Request) -> Response:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -13,40 +13,42 @@ from typing_extensions import TypedDict
 from agenticx.threads import run_in_thread
 from agenticx.tools.artifacts.files import Artifact, Artifacts, is_image_type, zip_files
 from studio.http.contents import disposition
-from studio.http.queries import RequestQuery, WholeNumber, read_query
+from studio.http.queries import RequestQuery, parse_digits, read_query
 from studio.services import services
 
 __all__ = ["ArtifactListResponse", "ArtifactQuery", "ArtifactsQuery", "index", "show"]
+
+_Number = Annotated[int, Field(ge=1), BeforeValidator(parse_digits)]
 
 
 class ArtifactsQuery(RequestQuery):
     """The form of the answer."""
 
     format: Literal["json", "zip"] = Field("json", description="`json`: a list; `zip`: an archive of all files.")
-    option: WholeNumber | None = Field(None, ge=1, description="An option's files; by default those of the session.")
+    option: _Number | None = Field(None, description="An option's files; by default those of the session.")
 
 
 class ArtifactQuery(RequestQuery):
     """The revision of a file; by default the last one."""
 
-    revision: WholeNumber | None = Field(None, ge=1, description="The number of the revision; by default the last.")
-    option: WholeNumber | None = Field(None, ge=1, description="An option's files; by default those of the session.")
+    revision: _Number | None = Field(None, description="The number of the revision; by default the last.")
+    option: _Number | None = Field(None, description="An option's files; by default those of the session.")
 
 
 class ArtifactItem(TypedDict):
     """A file of a session as it is now; `size` is in bytes."""
 
-    path: str
-    revision: int
-    size: int
-    sha256: str
-    media_type: str
+    path: Annotated[str, Field(description="The path of the file in the session.")]
+    revision: Annotated[int, Field(description="The number of its latest revision, from 1.")]
+    size: Annotated[int, Field(description="Its size in bytes.")]
+    sha256: Annotated[str, Field(description="The SHA-256 of its content, in hex.")]
+    media_type: Annotated[str, Field(description="Its media type.")]
 
 
 class ArtifactListResponse(TypedDict):
     """The files of a session, by path in order."""
 
-    artifacts: list[ArtifactItem]
+    artifacts: Annotated[list[ArtifactItem], Field(description="The files, by their paths.")]
 
 
 async def index(request: Request) -> Response:

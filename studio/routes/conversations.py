@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
-from typing import Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from agenticx.messages import ToolOutcome
 from agenticx.runtime.events.payloads import Citation
 from agenticx.sessions.history.export import export_jsonl, export_markdown
 from agenticx.sessions.history.fork import fork as fork_session
-from agenticx.sessions.history.transcript import read_last_messages, read_messages
+from agenticx.sessions.history.transcript import read_last_messages
 from studio.http.bodies import RequestBody, read_body
 from studio.http.contents import disposition
 from studio.http.queries import RequestQuery, WholeNumber, newest_page, read_query
@@ -62,9 +62,7 @@ class ExportQuery(RequestQuery):
 class MessageListQuery(RequestQuery):
     """The query of the messages of a session."""
 
-    limit: WholeNumber | None = Field(
-        None, ge=1, le=500, description="The maximum number of messages, the newest ones; by default all."
-    )
+    limit: WholeNumber = Field(100, ge=1, le=500, description="The maximum number of messages, the newest ones.")
     before: str | None = Field(
         None, description="Only messages before the one with this id, the first one of the page that was read last."
     )
@@ -73,21 +71,23 @@ class MessageListQuery(RequestQuery):
 class ForkBody(RequestBody):
     """The last message of the new session; by default the last message of this one."""
 
-    message_id: str | None = Field(None, max_length=200)
+    message_id: str | None = Field(None, max_length=200, description="The last message that the new session has.")
 
 
 class RewindBody(RequestBody):
     """The message that becomes the session's last one, also one of an earlier branch; null: before the first one."""
 
-    message_id: str | None = Field(max_length=200)
+    message_id: str | None = Field(
+        max_length=200, description="The message that becomes the last one; null: none is left."
+    )
 
 
 class ContextLayerItem(TypedDict):
     """The size of a layer in characters, and the SHA-256 of its text."""
 
-    layer: str
-    characters: int
-    sha256: str
+    layer: Annotated[str, Field(description="The name of the layer.")]
+    characters: Annotated[int, Field(description="The length of its text.")]
+    sha256: Annotated[str, Field(description="The SHA-256 of its text, in hex.")]
 
 
 class ContextResponse(TypedDict):
@@ -96,27 +96,29 @@ class ContextResponse(TypedDict):
     `context_window` is the model's, in tokens; null if it is not known.
     """
 
-    layers: list[ContextLayerItem]
-    tools: ContextLayerItem
-    messages: int
-    context_window: int | None
+    layers: Annotated[list[ContextLayerItem], Field(description="The layers, in the order of the request.")]
+    tools: Annotated[ContextLayerItem, Field(description="The schemas of the tools.")]
+    messages: Annotated[int, Field(description="The number of messages of the conversation.")]
+    context_window: Annotated[
+        int | None, Field(description="The context window of the model in tokens; null if it is not known.")
+    ]
 
 
 class AttachmentItem(TypedDict):
     """A file; `size` is in bytes, `sha256` its digest in GET /api/sessions/{session_id}/attachments/{digest}."""
 
-    name: str
-    media_type: str
-    size: int
-    sha256: str
+    name: Annotated[str, Field(description="The name of the file.")]
+    media_type: Annotated[str, Field(description="Its media type.")]
+    size: Annotated[int, Field(description="Its size in bytes.")]
+    sha256: Annotated[str, Field(description="Its digest, in hex.")]
 
 
 class ToolCallItem(TypedDict):
     """A tool call as the model made it; arguments that are not JSON are the raw string."""
 
-    id: str
-    name: str
-    arguments: Any
+    id: Annotated[str, Field(description="The id of the call, unique in the session.")]
+    name: Annotated[str, Field(description="The name of the tool.")]
+    arguments: Annotated[Any, Field(description="The arguments; the raw string if they are not JSON.")]
 
 
 class CitationItem(Citation):
@@ -131,27 +133,34 @@ class MessageItem(TypedDict):
     notice with parts from the named `sources`, or the option that the user `picked`.
     """
 
-    message_id: str
-    role: Literal["user", "assistant", "tool"]
-    content: str
-    created_at: str
-    attachments: NotRequired[list[AttachmentItem]]
-    injected: NotRequired[bool]
-    sources: NotRequired[list[str]]
-    picked: NotRequired[int]
-    tool_calls: NotRequired[list[ToolCallItem]]
-    tool_call_id: NotRequired[str]
-    outcome: NotRequired[ToolOutcome]
-    is_error: NotRequired[bool]
-    citations: NotRequired[list[CitationItem]]
-    sender: NotRequired[str]
+    message_id: Annotated[str, Field(description="The id of the message, unique in the session.")]
+    role: Annotated[
+        Literal["user", "assistant", "tool"],
+        Field(description="Who wrote the message; `tool`: it is the result of a call."),
+    ]
+    content: Annotated[str, Field(description="The text of the message.")]
+    created_at: Annotated[str, Field(description="The time at which the message began, in RFC 3339, UTC.")]
+    attachments: NotRequired[Annotated[list[AttachmentItem], Field(description="The files of a message of the user.")]]
+    injected: NotRequired[Annotated[bool, Field(description="true: the server wrote the message.")]]
+    sources: NotRequired[Annotated[list[str], Field(description="The texts of others that an injected message has.")]]
+    picked: NotRequired[Annotated[int, Field(description="The number of the option that the user picked.")]]
+    tool_calls: NotRequired[
+        Annotated[list[ToolCallItem], Field(description="The calls of a message of the assistant.")]
+    ]
+    tool_call_id: NotRequired[Annotated[str, Field(description="The call that the message is the result of.")]]
+    outcome: NotRequired[Annotated[ToolOutcome, Field(description="How the call ended.")]]
+    is_error: NotRequired[Annotated[bool, Field(description="true: the call failed.")]]
+    citations: NotRequired[
+        Annotated[list[CitationItem], Field(description="The citations of an answer, in the order of their markers.")]
+    ]
+    sender: NotRequired[Annotated[str, Field(description="The participant of a team that wrote the message.")]]
 
 
 class MessageListResponse(TypedDict):
     """Messages of a session in order, each text once; `has_more` says that there are earlier ones than these."""
 
-    messages: list[MessageItem]
-    has_more: bool
+    messages: Annotated[list[MessageItem], Field(description="The messages, oldest first.")]
+    has_more: Annotated[bool, Field(description="true: there are earlier messages.")]
 
 
 class RewoundFileItem(TypedDict):
@@ -160,23 +169,27 @@ class RewoundFileItem(TypedDict):
     `path` is relative to the workspace, and absolute for a note in a vault outside of it.
     """
 
-    path: str
-    outcome: Literal["restored", "removed", "unchanged", "left"]
-    reason: str | None
+    path: Annotated[str, Field(description="The path of the file.")]
+    outcome: Annotated[
+        Literal["restored", "removed", "unchanged", "left"], Field(description="What the rewind did with the file.")
+    ]
+    reason: Annotated[
+        str | None, Field(description="Why its old content was not restored; null if it was, or did not have to be.")
+    ]
 
 
 class RewindUndo(TypedDict):
     """The body of the rewind request that undoes this one."""
 
-    message_id: str | None
+    message_id: Annotated[str | None, Field(description="The message that was the last one.")]
 
 
 class RewindResponse(TypedDict):
     """The result of a rewind; `rewound_to` is null for the beginning, before any message."""
 
-    rewound_to: str | None
-    undo: RewindUndo
-    files: list[RewoundFileItem]
+    rewound_to: Annotated[str | None, Field(description="The message that is the last one now; null: there is none.")]
+    undo: Annotated[RewindUndo, Field(description="The body of the request that undoes the rewind.")]
+    files: Annotated[list[RewoundFileItem], Field(description="The files that the agent has changed since.")]
 
 
 async def context(request: Request) -> Response:
@@ -187,7 +200,7 @@ async def context(request: Request) -> Response:
     """
     studio = services(request)
     upcoming = await studio.hub.next_request(request.path_params["session_id"])
-    from agenticx.core.context import standing_context  # on first use: it imports the parser of notes
+    from agenticx.core.context_envelope import standing_context  # on first use: it imports the parser of notes
 
     session = upcoming.session
     sizes = standing_context(upcoming.system_prompt, session.messages, session.state).sizes()
@@ -206,16 +219,13 @@ async def context(request: Request) -> Response:
 
 
 async def messages(request: Request) -> Response:
-    """List the messages of the conversation: all of them, or the newest ones, and then those before them.
+    """List the newest messages of the conversation, or those before them; `…/export` has all of a session.
 
     Messages that a rewind has left behind are not part of it.
     """
     query = read_query(request, MessageListQuery)
     log, session_id = services(request).store.log, request.path_params["session_id"]
-    if query.limit is None:
-        listed = await read_messages(log, session_id)
-    else:
-        listed = await read_last_messages(log, session_id, query.limit, before=query.before)
+    listed = await read_last_messages(log, session_id, query.limit, before=query.before)
     page, has_more = newest_page(
         listed,
         before=query.before,

@@ -24,7 +24,7 @@ _SHELL = """\
 <meta name="color-scheme" content="light dark">
 <title>{title} · AgenticX guide</title>
 <link rel="icon" href="{root}assets/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="{root}assets/app.css">
+<link rel="stylesheet" href="{root}assets/css/base.css">
 <link rel="stylesheet" href="{root}assets/guide.css">
 </head>
 <body class="guide">
@@ -41,11 +41,13 @@ async def index(_request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """Return one page; the 404 for an unknown name lists the pages."""
+    """Return one page; the 404 for an unknown name lists those that may be meant, or all."""
     try:
         return HTMLResponse(await run_in_thread(_page, request.path_params["name"], name="agx guide"))
     except UnknownGuidePage as exc:
-        raise Problem("not_found", f"{str(exc)[0].upper()}{str(exc)[1:]}.") from None
+        sentence = str(exc)
+        end = "" if sentence.endswith("?") else "."
+        raise Problem("not_found", f"{sentence[0].upper()}{sentence[1:]}{end}") from None
 
 
 @cache

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.llms.catalog.key_check import check_key
-from agenticx.llms.catalog.keys import find_provider, list_key_sources, remove_key, store_key
+from agenticx.credentials.provider_keys import InvalidKey, KeySource, StoredKeySource, check_format
 from agenticx.llms.model_catalog import Provider
+from agenticx.llms.providers.key_check import KeyCheck, check_key
+from agenticx.llms.providers.keys import find_provider, list_key_sources, remove_key, store_key
 from agenticx.logs import get_logger
-from agenticx.provider_keys import InvalidKey, KeySource, StoredKeySource, check_format
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -27,21 +29,21 @@ class StoreKeyBody(RequestBody):
 
     max_bytes = 32 * 1024
 
-    key: str = Field(repr=False)
+    key: str = Field(repr=False, description="The key.")
     test: bool = Field(False, description="By default false.")
 
 
 class KeyItem(TypedDict):
     """A provider that has a key, and the source of the key that is used: the environment takes precedence."""
 
-    provider: str
-    source: KeySource
+    provider: Annotated[str, Field(description="The name of the provider.")]
+    source: Annotated[KeySource, Field(description="Where the key in use is kept.")]
 
 
 class KeyListResponse(TypedDict):
     """The providers that have a key."""
 
-    keys: list[KeyItem]
+    keys: Annotated[list[KeyItem], Field(description="The providers that have a key, by their names.")]
 
 
 class StoreKeyResponse(TypedDict):
@@ -50,10 +52,10 @@ class StoreKeyResponse(TypedDict):
     `tested` is false if no test was requested, or if the provider has no endpoint for it.
     """
 
-    provider: str
-    stored: StoredKeySource
-    source: KeySource
-    tested: bool
+    provider: Annotated[str, Field(description="The name of the provider.")]
+    stored: Annotated[StoredKeySource, Field(description="Where the key was stored.")]
+    source: Annotated[KeySource, Field(description="Where the key in use is kept: a variable takes precedence.")]
+    tested: Annotated[bool, Field(description="true: the provider has accepted the key.")]
 
 
 async def index(request: Request) -> Response:
@@ -87,7 +89,7 @@ def _checked(key: str) -> str:
     try:
         return check_format(key)
     except InvalidKey as exc:
-        raise Problem("invalid_key", f"'key' cannot be used: {exc}.", field="key") from exc
+        raise Problem("invalid_key", f"The key was not stored: {exc}.", field="key") from exc
 
 
 async def _test(provider: Provider, key: str) -> bool:
@@ -96,8 +98,11 @@ async def _test(provider: Provider, key: str) -> bool:
         return False
     check = await check_key(provider, key)
     if check.outcome == "refused":
-        raise Problem("key_refused", f"The key was not stored: it {check.text}.", field="key")
+        raise Problem("key_refused", _not_stored(check), field="key")
     if check.outcome == "unclear":
-        sentence = f"The key was not stored: it {check.text}. Store it without `test`, or try again later."
-        raise Problem("provider_unreachable", sentence)
+        raise Problem("provider_unreachable", f"{_not_stored(check)} Try again later.")
     return True
+
+
+def _not_stored(check: KeyCheck) -> str:
+    return f"The key was not stored: it {check.text}{'' if check.text.endswith(('.', '?')) else '.'}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -17,16 +19,16 @@ __all__ = ["MemoryEntryItem", "MemoryResponse", "delete", "index"]
 class MemoryEntryItem(TypedDict):
     """A text that the user agreed to keep; the session `session_id` saved it."""
 
-    id: str
-    text: str
-    saved_at: str
-    session_id: str
+    id: Annotated[str, Field(description="The id of the entry.")]
+    text: Annotated[str, Field(description="What is remembered.")]
+    saved_at: Annotated[str, Field(description="The time at which it was saved, in RFC 3339, UTC.")]
+    session_id: Annotated[str, Field(description="The session in which it was saved.")]
 
 
 class MemoryResponse(TypedDict):
     """The entries, oldest first."""
 
-    entries: list[MemoryEntryItem]
+    entries: Annotated[list[MemoryEntryItem], Field(description="The entries, oldest first.")]
 
 
 async def index(request: Request) -> Response:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, cast, get_args
+from typing import Annotated, Any, NotRequired, cast, get_args
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.llms.catalog.resolve import ModelInfo
 from agenticx.llms.model_catalog import Capability
+from agenticx.llms.providers.resolve import ModelInfo
+from agenticx.tools.base import Risk
 from studio.http.queries import RequestQuery, read_query
 from studio.routes.sessions import check_model
 from studio.services import services
@@ -21,25 +22,31 @@ __all__ = ["ModelListQuery", "ModelListResponse", "ToolListResponse", "models", 
 class ModelRates(TypedDict):
     """The rates of a model in US dollars per million tokens, as decimal strings."""
 
-    input: str
-    output: str
-    cached: NotRequired[str]
-    cache_write: NotRequired[str]
+    input: Annotated[str, Field(description="The price of a million tokens of the request, in USD.")]
+    output: Annotated[str, Field(description="The price of a million tokens of the reply, in USD.")]
+    cached: NotRequired[
+        Annotated[str, Field(description="The price of a million tokens that the provider has in its cache, in USD.")]
+    ]
+    cache_write: NotRequired[
+        Annotated[
+            str, Field(description="The price of a million tokens that the provider stores in its cache, in USD.")
+        ]
+    ]
 
 
 class LongModelRates(ModelRates):
     """The rates of a call whose input has more than `tokens`."""
 
-    tokens: int
+    tokens: Annotated[int, Field(description="The tokens of a request above which these prices hold.")]
 
 
 class ModelPrice(ModelRates):
     """A list price: the day it was `read`, its `source`, and the last day it is valid, if known."""
 
-    read: str
-    source: str
-    until: NotRequired[str]
-    over: NotRequired[LongModelRates]
+    read: Annotated[str, Field(description="The day on which the prices were read.")]
+    source: Annotated[str, Field(description="The page with the prices.")]
+    until: NotRequired[Annotated[str, Field(description="The last day of these prices.")]]
+    over: NotRequired[Annotated[LongModelRates, Field(description="The prices of long requests.")]]
 
 
 class ModelListQuery(RequestQuery):
@@ -55,35 +62,41 @@ class ModelItem(TypedDict):
     `assumed` states the assumptions about a model without known facts.
     """
 
-    id: str
-    provider: str
-    available: bool
-    why: str
-    context_window: int | None
-    max_output_tokens: int | None
-    abilities: dict[Capability, bool]
-    price: ModelPrice | None
-    assumed: str | None
+    id: Annotated[str, Field(description="The name of the model, with its provider.")]
+    provider: Annotated[str, Field(description="The name of the provider.")]
+    available: Annotated[bool, Field(description="true: the model can be used now.")]
+    why: Annotated[str, Field(description="Why it can be used, or not.")]
+    context_window: Annotated[int | None, Field(description="Its context window in tokens; null if it is not known.")]
+    max_output_tokens: Annotated[int | None, Field(description="The longest reply in tokens; null if it is not known.")]
+    abilities: Annotated[
+        dict[Capability, bool], Field(description="What the model can do, by the name of the ability.")
+    ]
+    price: Annotated[ModelPrice | None, Field(description="Its prices; null if they are not known.")]
+    assumed: Annotated[
+        str | None, Field(description="The model whose entry in the catalogue is used for this one; null: its own.")
+    ]
 
 
 class ModelListResponse(TypedDict):
     """The known models; `default` is the model of sessions created without one."""
 
-    default: str
-    models: list[ModelItem]
+    default: Annotated[str, Field(description="The model of sessions that name none.")]
+    models: Annotated[list[ModelItem], Field(description="The models, those of one provider together.")]
 
 
 class ToolItem(TypedDict):
     """A tool; `parameters` is the JSON Schema of its arguments."""
 
-    name: str
-    description: str
-    parameters: dict[str, Any]
-    read_only: bool
+    name: Annotated[str, Field(description="The name of the tool.")]
+    title: Annotated[str, Field(description="The name in words, for the user.")]
+    description: Annotated[str, Field(description="What the model reads about the tool.")]
+    parameters: Annotated[dict[str, Any], Field(description="The JSON Schema of its arguments.")]
+    read_only: Annotated[bool, Field(description="true: the tool changes nothing.")]
+    risk: Annotated[Risk, Field(description="What its calls can do at most, as the tool declares it.")]
 
 
 class ToolListResponse(TypedDict):
-    tools: list[ToolItem]
+    tools: Annotated[list[ToolItem], Field(description="The tools, in the order in which the model gets them.")]
 
 
 async def models(request: Request) -> Response:
@@ -123,9 +136,11 @@ async def tools(request: Request) -> Response:
     items: list[ToolItem] = [
         {
             "name": tool.schema.name,
+            "title": tool.schema.name.replace("__", ": ").replace("_", " ").capitalize(),
             "description": tool.schema.description,
             "parameters": dict(tool.schema.parameters),
             "read_only": tool.read_only,
+            "risk": getattr(tool, "risk", "read" if tool.read_only else "execute"),
         }
         for tool in studio.notes.with_tools(studio.toolbox)
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -23,26 +24,28 @@ class OptionBody(RequestBody):
 class OptionItem(TypedDict):
     """An answer to choose from; `files` are the paths of its files, `reason` says why it is not done."""
 
-    number: int
-    agent_id: str
-    turn_id: str
-    model: str
-    state: Literal["running", "done", "failed", "stopped", "interrupted"]
-    files: list[str]
-    cost_usd: str | None
-    reason: NotRequired[str]
+    number: Annotated[int, Field(description="The number of the option, unique in the session.")]
+    agent_id: Annotated[str, Field(description="The agent whose events are those of the option.")]
+    turn_id: Annotated[str, Field(description="The turn that makes it.")]
+    model: Annotated[str, Field(description="The model that makes it.")]
+    state: Annotated[
+        Literal["running", "done", "failed", "stopped", "interrupted"], Field(description="How it stands.")
+    ]
+    files: Annotated[list[str], Field(description="The paths of its files.")]
+    cost_usd: Annotated[str | None, Field(description="What its model calls cost in USD; null if that is not known.")]
+    reason: NotRequired[Annotated[str, Field(description="Why it failed.")]]
 
 
 class OptionListResponse(TypedDict):
     """The options of a session, whose numbers count through all of them."""
 
-    options: list[OptionItem]
+    options: Annotated[list[OptionItem], Field(description="The options, by their numbers.")]
 
 
 class OptionStoppedResponse(TypedDict):
     """The option that is being stopped, or had ended."""
 
-    number: int
+    number: Annotated[int, Field(description="The option that is being stopped.")]
 
 
 async def index(request: Request) -> Response:
@@ -64,7 +67,7 @@ async def index(request: Request) -> Response:
 
 
 async def pick(request: Request) -> Response:
-    """Go on with an option that is done; another pick changes it."""
+    """Go on with an option that is done; another pick changes it, and those that still run are stopped."""
     await read_body(request, OptionBody)
     studio = services(request)
     record = await studio.hub.pick(request.path_params["session_id"], _number(request))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from pydantic import Field
 from starlette.requests import Request
@@ -66,7 +66,7 @@ class ReplaceRulesBody(RequestBody):
 
     max_bytes = LARGE_BODY_BYTES
 
-    rules: list[dict[str, Any]] = Field(max_length=_MAX_RULES)
+    rules: list[dict[str, Any]] = Field(max_length=_MAX_RULES, description="The rules, each as a `RuleItem`.")
 
 
 class ExplainBody(RequestBody):
@@ -74,11 +74,15 @@ class ExplainBody(RequestBody):
 
     max_bytes = LARGE_BODY_BYTES
 
-    tool: str = Field(max_length=200)
-    arguments: dict[str, Any]
-    workspace: str | None = Field(None, max_length=4096)
-    permission_mode: PermissionMode | None = None
-    session_id: str | None = Field(None, max_length=200)
+    tool: str = Field(max_length=200, description="The name of the tool.")
+    arguments: dict[str, Any] = Field(description="The arguments of the call.")
+    workspace: str | None = Field(
+        None, max_length=4096, description="The workspace, by default that of the session or of new ones."
+    )
+    permission_mode: PermissionMode | None = Field(
+        None, description="The permission mode, by default that of the session or of new ones."
+    )
+    session_id: str | None = Field(None, max_length=200, description="The session whose rules apply too.")
 
 
 class RuleItem(TypedDict):
@@ -90,21 +94,25 @@ class RuleItem(TypedDict):
     command may reach. Without an `origin` it was written in the file, or given for the session.
     """
 
-    id: NotRequired[str]
-    decision: Decision
-    tool: str
-    path: NotRequired[str]
-    command: NotRequired[str]
-    host: NotRequired[str]
-    server: NotRequired[str]
-    network: NotRequired[Literal[True] | list[str]]
-    arguments: NotRequired[dict[str, Any]]
-    digest: NotRequired[str]
-    exact: NotRequired[Literal[True]]
-    scope: RuleScope
-    workspace: NotRequired[str]
-    origin: NotRequired[RuleOrigin]
-    created_at: NotRequired[str]
+    id: NotRequired[Annotated[str, Field(description="The id of the rule; without one it gets a new one.")]]
+    decision: Annotated[Decision, Field(description="What the rule does with a call.")]
+    tool: Annotated[str, Field(description="The name of a tool, `edit`, or `*`.")]
+    path: NotRequired[Annotated[str, Field(description="A glob, relative to the workspace.")]]
+    command: NotRequired[Annotated[str, Field(description="The first words of a command.")]]
+    host: NotRequired[Annotated[str, Field(description="The host of a URL.")]]
+    server: NotRequired[Annotated[str, Field(description="The name of an MCP server.")]]
+    network: NotRequired[
+        Annotated[Literal[True] | list[str], Field(description="The network access of a command: true, or the hosts.")]
+    ]
+    arguments: NotRequired[
+        Annotated[dict[str, Any], Field(description="The arguments of the one call that the rule is about.")]
+    ]
+    digest: NotRequired[Annotated[str, Field(description="The digest of these arguments.")]]
+    exact: NotRequired[Annotated[Literal[True], Field(description="true: the rule is about one command or call.")]]
+    scope: Annotated[RuleScope, Field(description="Where the rule holds.")]
+    workspace: NotRequired[Annotated[str, Field(description="The absolute path of the workspace in which it holds.")]]
+    origin: NotRequired[Annotated[RuleOrigin, Field(description="How the rule was made.")]]
+    created_at: NotRequired[Annotated[str, Field(description="The time at which it was made, in RFC 3339, UTC.")]]
 
 
 class PermissionsResponse(TypedDict):
@@ -113,17 +121,20 @@ class PermissionsResponse(TypedDict):
     `warnings` are, by the id of a rule, clauses about one that may not mean what it seems to.
     """
 
-    mode: PermissionMode
-    rules: list[RuleItem]
-    warnings: dict[str, list[str]]
+    mode: Annotated[PermissionMode, Field(description="The permission mode.")]
+    rules: Annotated[list[RuleItem], Field(description="The rules.")]
+    warnings: Annotated[dict[str, list[str]], Field(description="Clauses about rules, by their ids.")]
 
 
 class ExplainResponse(TypedDict):
     """The verdict; `rule` is the rule that decided, a list of several, or the name of a built-in one."""
 
-    decision: Decision
-    rule: dict[str, Any] | list[dict[str, Any]] | str
-    reasons: list[str]
+    decision: Annotated[Decision, Field(description="What would happen with the call.")]
+    rule: Annotated[
+        dict[str, Any] | list[dict[str, Any]] | str,
+        Field(description="The rule or rules that decide, or the name of a built-in one."),
+    ]
+    reasons: Annotated[list[str], Field(description="The reasons, as sentences.")]
 
 
 async def index(request: Request) -> Response:
@@ -187,7 +198,7 @@ async def explain(request: Request) -> Response:
         session = await studio.store.catalog.get(body.session_id)
         mode, folder = body.permission_mode or session.permission_mode, folder or session.workspace
         own = await studio.hub.session_rules(body.session_id)
-        sources = await studio.hub.foreign_sources(body.session_id)
+        sources = await studio.hub.untrusted_sources(body.session_id)
     workspace = await run_in_thread(workspace_folder, studio, folder, name="agx workspace")
     rules = [*await run_in_thread(_store(studio).list, name="agx rules"), *own]
     settings, trust = studio.settings, studio.hub.trust

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -24,6 +27,7 @@ from agenticx.errors import (
 from agenticx.messages import clean_text
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.sessions.history.turn_list import read_last_outcomes
 from agenticx.sessions.hub.session_fields import (
     MAX_NAME_CHARS,
     MAX_PROMPT_BYTES,
@@ -33,7 +37,7 @@ from agenticx.sessions.hub.session_fields import (
     check_system_prompt,
 )
 from agenticx.sessions.log.damage import DamagedData
-from agenticx.sessions.log.events import decode
+from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import ArchivedFilter, ListedSession
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
@@ -47,6 +51,7 @@ from studio.services import Services, services
 __all__ = [
     "ChangeSessionBody",
     "CreateSessionBody",
+    "FolderListResponse",
     "InstructionsResponse",
     "ModelName",
     "SessionListQuery",
@@ -56,6 +61,7 @@ __all__ = [
     "check_model",
     "create",
     "delete",
+    "folders",
     "index",
     "instructions",
     "session_json",
@@ -95,20 +101,30 @@ ModelName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), After
 
 
 class CreateSessionBody(RequestBody):
-    """The fields of a new session; the settings supply those that are missing."""
+    """The fields of a new session; the settings supply those that are missing.
+
+    With a `client_session_id` the request can be repeated without a second session.
+    """
 
     max_bytes = _MAX_BODY_BYTES
 
-    name: _Name | None = None
-    model: ModelName | None = None
-    permission_mode: PermissionMode | None = None
-    workspace: str | None = Field(None, max_length=4096)
-    tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
+    name: _Name | None = Field(None, description="The name; null: the first message supplies it.")
+    model: ModelName | None = Field(None, description="The model; null: the default.")
+    permission_mode: PermissionMode | None = Field(None, description="The permission mode; null: that of the settings.")
+    workspace: str | None = Field(
+        None, max_length=4096, description="The absolute path of a folder, or one in `~`; null: that of the settings."
+    )
+    tools: list[str] | None = Field(
+        None, max_length=_MAX_TOOLS, description="The names of tools; null: those of the settings, or all."
+    )
     vaults: list[str] | None = Field(None, max_length=_MAX_VAULTS, description="Ids or names; null: all vaults.")
-    system_prompt: _SystemPrompt | None = None
+    system_prompt: _SystemPrompt | None = Field(None, description="The system prompt; null: the usual one.")
     team: str | None = Field(None, max_length=64, description="The configured team that the session's turns run.")
     agent: _AgentName | None = Field(
         None, description="The agent that answers: one of the application, else one of a file (`GET /api/agents`)."
+    )
+    client_session_id: str | None = Field(
+        None, min_length=1, max_length=200, description="An id that the client makes for the session."
     )
 
 
@@ -120,48 +136,58 @@ class ChangeSessionBody(RequestBody):
 
     max_bytes = _MAX_BODY_BYTES
 
-    name: _Name | None = None
-    model: ModelName | None = None
-    permission_mode: PermissionMode = "default"
-    tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
+    name: _Name | None = Field(None, description="The name.")
+    model: ModelName | None = Field(None, description="The model.")
+    permission_mode: PermissionMode = Field("default", description="The permission mode.")
+    tools: list[str] | None = Field(None, max_length=_MAX_TOOLS, description="The names of tools; null: all.")
     vaults: list[str] | None = Field(None, max_length=_MAX_VAULTS, description="Ids or names; null: all vaults.")
-    system_prompt: _SystemPrompt | None = None
-    agent: _AgentName | None = None
-    workspace: str = Field("", max_length=4096)
-    pinned: bool = False
-    archived: bool = False
+    system_prompt: _SystemPrompt | None = Field(None, description="The system prompt; null: the usual one.")
+    agent: _AgentName | None = Field(None, description="The agent that answers; null: the main one.")
+    workspace: str = Field("", max_length=4096, description="The absolute path of a folder, or one in `~`.")
+    pinned: bool = Field(False, description="true: the session is listed before others.")
+    archived: bool = Field(False, description="true: the session is not listed unless it is asked for.")
 
 
 class _SessionFields(TypedDict):
     """The fields of a session, wherever it is returned."""
 
-    id: str
-    name: str | None
-    model: str | None
-    permission_mode: PermissionMode
-    workspace: str
-    tools: list[str] | None
-    vaults: list[str] | None
-    team: str | None
-    agent: str | None
-    pinned: bool
-    archived: bool
-    forked_from: str | None
-    created_at: str
-    updated_at: str
-    state: Literal["idle", "running", "waiting"]
-    running_turn_id: str | None
+    id: Annotated[str, Field(description="The id of the session.")]
+    name: Annotated[str | None, Field(description="The name; null if it has none yet.")]
+    model: Annotated[str | None, Field(description="The model; null: the default.")]
+    permission_mode: Annotated[PermissionMode, Field(description="The permission mode.")]
+    workspace: Annotated[str, Field(description="The absolute path of the workspace.")]
+    tools: Annotated[list[str] | None, Field(description="The names of its tools; null: all.")]
+    vaults: Annotated[list[str] | None, Field(description="The ids of its vaults; null: all.")]
+    team: Annotated[str | None, Field(description="The team that its turns run; null: none.")]
+    agent: Annotated[str | None, Field(description="The agent that answers; null: the main one.")]
+    pinned: Annotated[bool, Field(description="true: the session is listed before others.")]
+    archived: Annotated[bool, Field(description="true: the session is archived.")]
+    forked_from: Annotated[str | None, Field(description="The session that it is a fork of; null: none.")]
+    created_at: Annotated[str, Field(description="The time at which it was made, in RFC 3339, UTC.")]
+    updated_at: Annotated[str, Field(description="The time of its last event, in RFC 3339, UTC.")]
+    state: Annotated[
+        Literal["idle", "running", "waiting"],
+        Field(description="`waiting`: a turn has asked the user something; `running`: one has not ended."),
+    ]
+    waiting: Annotated[int, Field(description="The number of confirmations and questions without an answer.")]
+    running_turn_id: Annotated[str | None, Field(description="The turn that runs; null: none.")]
+    last_outcome: Annotated[
+        str | None,
+        Field(description="The reason or code with which its last turn ended; null: none has, or it is long ago."),
+    ]
+    cost_usd: Annotated[str | None, Field(description="What its model calls cost in USD; null if that is not known.")]
 
 
 class SessionResponse(_SessionFields):
     """A session; `updated_at` is the time of its last event (RFC 3339, UTC).
 
-    Its `state` is `waiting` while its running turn, or a child turn, has asked the user something. Null means: no
-    name yet, the default model, all tools, all vaults, the main agent, no team, the usual system prompt, not forked
-    from another session, no running turn.
+    Its `state` is `waiting` while a turn of it, also one of a sub-agent, has asked the user something, and `running`
+    while one has not ended. A sub-agent can work on after the turn that began it: `running_turn_id` is null then, and
+    `POST …/stop` stops it. Null means: no name yet, the default model, all tools, all vaults, the main agent, no team,
+    the usual system prompt, not forked from another session, no running turn.
     """
 
-    system_prompt: str | None
+    system_prompt: Annotated[str | None, Field(description="The system prompt; null: the usual one.")]
 
 
 class InstructionsResponse(TypedDict):
@@ -170,33 +196,53 @@ class InstructionsResponse(TypedDict):
     ` (cut)` follows the name of one that is too long to be used whole, ` (left out: …)` that of one that is not used.
     """
 
-    files: list[str]
+    files: Annotated[list[str], Field(description="The paths of the files.")]
 
 
 class SearchMatchItem(TypedDict):
-    """A line with a match, split at the found text; `message_id` is null for the session's name."""
+    """A line with a match, split at the found text; `message_id` is null for the session's name.
 
-    message_id: str | None
-    role: str
-    before: str
-    found: str
-    after: str
+    `GET /api/sessions/{session_id}/turns?message_id=` has the turn of the message, with its cursors.
+    """
+
+    message_id: Annotated[
+        str | None, Field(description="The message with the line; null: the line is the name of the session.")
+    ]
+    role: Annotated[str, Field(description="Who wrote the message; `name` for the name of the session.")]
+    before: Annotated[str, Field(description="The text before the found one.")]
+    found: Annotated[str, Field(description="The found text.")]
+    after: Annotated[str, Field(description="The text after the found one.")]
 
 
 class SessionItem(_SessionFields):
     """A session in a list, without its system prompt; with `q` it has the matches of the search."""
 
-    matches: NotRequired[list[SearchMatchItem]]
+    matches: NotRequired[Annotated[list[SearchMatchItem], Field(description="The places that the search has found.")]]
+
+
+class FolderItem(TypedDict):
+    """A folder that is the workspace of sessions."""
+
+    path: Annotated[str, Field(description="The absolute path of the folder.")]
+    sessions: Annotated[int, Field(description="The number of these sessions, among the newest 200.")]
+
+
+class FolderListResponse(TypedDict):
+    default: Annotated[str, Field(description="The folder of a session that is created without one.")]
+    home: Annotated[str, Field(description="The home folder of the user who runs the server.")]
+    folders: Annotated[list[FolderItem], Field(description="The folders, that of the newest session first.")]
 
 
 class SessionListResponse(TypedDict):
-    sessions: list[SessionItem]
+    sessions: Annotated[list[SessionItem], Field(description="The sessions, the pinned ones first, then the newest.")]
 
 
 async def create(request: Request) -> Response:
     """Create a session; each message to one with a `team` is the task of a run of that configured team.
 
-    One with an `agent` of a file has its prompt, and its model and tools unless the body names others.
+    One with an `agent` of a file has its prompt, and its model and tools unless the body names others. A request that
+    repeats a `client_session_id` is answered with the session that the first one made, as it is now, until that is
+    deleted.
     """
     studio, body = services(request), await read_body(request, CreateSessionBody)
     await check_model(studio, body.model)
@@ -214,6 +260,7 @@ async def create(request: Request) -> Response:
             system_prompt=body.system_prompt,
             agent=body.agent,
             team=body.team,
+            client_session_id=body.client_session_id,
         )
     except UnknownTeam as exc:
         raise Problem("unknown_team", str(exc), field="team") from exc
@@ -223,25 +270,23 @@ async def create(request: Request) -> Response:
         raise Problem("unknown_agent", str(exc), field="agent") from exc
     except AgentConfigError as exc:
         raise Problem("bad_agent", str(exc), field="agent") from exc
-    return JSONResponse(session_json(record), 201, headers={"Location": f"/api/sessions/{record.id}"})
+    status = None if body.client_session_id is None else await session_status(studio, record)
+    return JSONResponse(session_json(record, status), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def index(request: Request) -> Response:
     """List the sessions, the pinned ones first; with `q`, those that mention it, with the places found.
 
-    Names and messages are searched, in Chinese and Japanese for words from one character on.
+    Names and messages are searched, with the questions of the agent and their answers, in Chinese and Japanese for
+    words from one character on.
     """
     studio, query = services(request), read_query(request, SessionListQuery)
     limit, before, archived = query.limit, query.before, _ARCHIVED[query.archived]
     await _check_before(studio, before)
     listed = await studio.hub.sessions(query=query.q or None, limit=limit, before=before, archived=archived)
-    waiting = {event.session_id for event in await studio.store.catalog.open_requests()}
-    times = await _update_times(studio, [one.record for one in listed])
-    items = [
-        _item(one, _SessionStatus(updated_at, one.running_turn_id, is_waiting=one.id in waiting))
-        for one, updated_at in zip(listed, times, strict=True)
-    ]
-    return JSONResponse(SessionListResponse(sessions=items))
+    running = {one.id: one.running_turn_id for one in listed}
+    statuses = await _statuses(studio, running, await studio.store.catalog.open_requests())
+    return JSONResponse(SessionListResponse(sessions=[_item(one, statuses[one.id]) for one in listed]))
 
 
 def _item(listed: ListedSession, status: _SessionStatus) -> SessionItem:
@@ -286,6 +331,27 @@ async def instructions(request: Request) -> Response:
     return JSONResponse(InstructionsResponse(files=files))
 
 
+async def folders(request: Request) -> Response:
+    """List the folders of the newest 200 sessions that exist on this machine, to choose one for a new session."""
+    studio = services(request)
+    listed = await studio.hub.sessions(limit=200, archived="with")
+    records = sorted((one.record for one in listed), key=lambda record: record.created_at, reverse=True)
+    counts = Counter(record.workspace for record in records)  # in the order of their newest sessions
+    existing = await run_in_thread(_existing_folders, list(counts), name="agx folders")
+    items: list[FolderItem] = [{"path": clean_text(path), "sessions": counts[path]} for path in existing]
+    home = await run_in_thread(_home_folder, name="agx folders")
+    default = clean_text(str(studio.workspace))
+    return JSONResponse(FolderListResponse(default=default, home=home, folders=items))
+
+
+def _home_folder() -> str:
+    return clean_text(os.path.realpath(os.path.expanduser("~")))
+
+
+def _existing_folders(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if Path(path).is_dir()]
+
+
 async def delete(request: Request) -> Response:
     """Stop the session's turn and erase the session, with its usage records."""
     await services(request).hub.delete(request.path_params["session_id"])
@@ -319,8 +385,8 @@ async def vault_ids(studio: Services, names: list[str]) -> tuple[str, ...]:
 
 
 def workspace_folder(studio: Services, folder: str | None) -> Path:
-    """Return a folder with all links resolved, by default that of new sessions; raise `Problem` if it cannot be one."""
-    path = studio.workspace if folder is None else Path(folder)
+    """Return a folder with `~` and all links resolved, by default that of new sessions; raise `Problem` for none."""
+    path = studio.workspace if folder is None else Path(os.path.expanduser(folder))
     resolved = _resolve_folder(path)
     if resolved is None:
         sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists and can be read."
@@ -352,45 +418,61 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
         raise Problem("bad_before", sentence, field="before") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _SessionStatus:
     """The fields of a session that change with its turns."""
 
-    updated_at: str
+    updated_at: str = ""
     running_turn_id: str | None = None
-    is_waiting: bool = False
+    is_working: bool = False
+    waiting: int = 0
+    last_outcome: str | None = None
+    cost: Decimal | None = None
 
     @property
     def state(self) -> Literal["idle", "running", "waiting"]:
-        if self.running_turn_id is None:
-            return "idle"
-        return "waiting" if self.is_waiting else "running"
+        if self.waiting:  # perhaps by a sub-agent whose turn goes on after the session's turn
+            return "waiting"
+        return "running" if self.running_turn_id is not None or self.is_working else "idle"
 
 
 async def session_status(studio: Services, record: SessionRecord) -> _SessionStatus:
     """Return the status of a session as it is stored now."""
-    (updated_at,) = await _update_times(studio, [record])
-    return _SessionStatus(
-        updated_at,
-        await studio.hub.current_turn_id(record.id),
-        is_waiting=bool(await studio.store.catalog.open_requests(record.id)),
-    )
+    running = {record.id: await studio.hub.current_turn_id(record.id)}
+    statuses = await _statuses(studio, running, await studio.store.catalog.open_requests(record.id))
+    return statuses[record.id]
 
 
-async def _update_times(studio: Services, records: Sequence[SessionRecord]) -> list[str]:
-    """Return the time of each session's last event, or of its creation if it has none that can be read."""
-    events = await studio.store.log.last_events([record.id for record in records])
+async def _statuses(
+    studio: Services, running: Mapping[str, str | None], open_requests: Sequence[StoredEvent]
+) -> dict[str, _SessionStatus]:
+    """Return the statuses of sessions, by their ids, as `running` has their running turns."""
+    log = studio.store.log
+    waiting = Counter(event.session_id for event in open_requests)
+    events, costs = await log.last_events(running.keys()), await studio.store.catalog.costs(running.keys())
+    working = await studio.store.catalog.working_sessions([id_ for id_, turn_id in running.items() if turn_id is None])
+    outcomes = await read_last_outcomes(log, events.values())
     times = dict[str, str]()
     for session_id, event in events.items():
         with suppress(DamagedData):  # it must not hide the list of all sessions
             times[session_id] = decode(event).ts
-    return [max(times.get(record.id, ""), record.created_at) for record in records]  # a fork has older events
+    return {
+        session_id: _SessionStatus(
+            updated_at=times.get(session_id, ""),
+            running_turn_id=turn_id,
+            is_working=session_id in working,
+            waiting=waiting[session_id],
+            last_outcome=outcomes.get(session_id),
+            cost=costs.get(session_id),
+        )
+        for session_id, turn_id in running.items()
+    }
 
 
 def session_json(record: SessionRecord, status: _SessionStatus | None = None) -> SessionResponse:
     """Return a session as clients read it; without a status, one that was just made."""
     record = _encodable(record)
-    fields_json = _fields_json(record, status or _SessionStatus(record.created_at))
+    fields_json = _fields_json(record, status or _SessionStatus())
     return {**fields_json, "system_prompt": record.system_prompt}
 
 
@@ -409,9 +491,12 @@ def _fields_json(record: SessionRecord, status: _SessionStatus) -> _SessionField
         "archived": record.archived,
         "forked_from": record.forked_from,
         "created_at": record.created_at,
-        "updated_at": status.updated_at,
+        "updated_at": max(status.updated_at, record.created_at),  # a fork has older events
         "state": status.state,
+        "waiting": status.waiting,
         "running_turn_id": status.running_turn_id,
+        "last_outcome": status.last_outcome,
+        "cost_usd": None if status.cost is None else f"{status.cost:f}",
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from starlette.requests import Request
@@ -30,7 +30,11 @@ class CancelSubagentBody(RequestBody):
 
 
 class RetrySubagentBody(RequestBody):
-    """An empty object."""
+    """A retry of a sub-agent; with a `client_turn_id` the request can be repeated without a second turn."""
+
+    client_turn_id: str | None = Field(
+        None, min_length=1, max_length=200, description="An id that the client makes for the retry."
+    )
 
 
 class MessageSubagentBody(RequestBody):
@@ -38,8 +42,10 @@ class MessageSubagentBody(RequestBody):
 
     max_bytes = LARGE_BODY_BYTES
 
-    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")
-    client_message_id: str | None = Field(None, min_length=1, max_length=200)
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S", description="The message.")
+    client_message_id: str | None = Field(
+        None, min_length=1, max_length=200, description="An id that the client makes for the message."
+    )
 
 
 class SubagentItem(TypedDict):
@@ -50,19 +56,21 @@ class SubagentItem(TypedDict):
     confirmation or a question of it is open.
     """
 
-    agent_id: str
-    state: Literal["queued", "running", "paused", "completed", "error"]
-    rounds: int
-    task: str
-    parent_agent_id: str | None
-    depth: int
-    code: NotRequired[str]
-    waits_for_user: NotRequired[bool]
-    activity: NotRequired[str]
+    agent_id: Annotated[str, Field(description="The id of the sub-agent, unique in the session.")]
+    state: Annotated[
+        Literal["queued", "running", "paused", "completed", "error"], Field(description="How its latest run stands.")
+    ]
+    rounds: Annotated[int, Field(description="The number of its rounds.")]
+    task: Annotated[str, Field(description="Its task.")]
+    parent_agent_id: Annotated[str | None, Field(description="The agent that started it; null: none did.")]
+    depth: Annotated[int, Field(description="The number of agents above it.")]
+    code: NotRequired[Annotated[str, Field(description="The code of the error with which it ended.")]]
+    waits_for_user: NotRequired[Annotated[bool, Field(description="true: it has asked the user something.")]]
+    activity: NotRequired[Annotated[str, Field(description="Its latest round and call.")]]
 
 
 class SubagentListResponse(TypedDict):
-    subagents: list[SubagentItem]
+    subagents: Annotated[list[SubagentItem], Field(description="The sub-agents, in the order of their starts.")]
 
 
 async def index(request: Request) -> Response:
@@ -80,10 +88,12 @@ async def cancel(request: Request) -> Response:
 async def retry(request: Request) -> Response:
     """Have a sub-agent that has ended begin its task anew, with an empty conversation.
 
-    Messages that it has not heard are dropped.
+    Messages that it has not heard are dropped. A second request with the same `client_turn_id` has no effect, and is a
+    409 if it names another sub-agent.
     """
-    await read_body(request, RetrySubagentBody)
-    return JSONResponse(await services(request).hub.retry_subagent(**_ids(request)), 202)
+    body = await read_body(request, RetrySubagentBody)
+    state = await services(request).hub.retry_subagent(**_ids(request), client_turn_id=body.client_turn_id)
+    return JSONResponse(state, 202)
 
 
 async def message(request: Request) -> Response:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agenticx.sessions.store.workers import WorkersReport
+from studio.http.frames import EventPageResponse
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
 from studio.http.queries import parameter_schemas
@@ -20,6 +21,7 @@ from studio.routes import (
     agents,
     artifacts,
     attachments,
+    changes,
     conversations,
     events,
     files,
@@ -30,6 +32,7 @@ from studio.routes import (
     options,
     page,
     permissions,
+    queue,
     sessions,
     subagents,
     teams,
@@ -113,6 +116,25 @@ TABLE: tuple[RouteSpec, ...] = (
     ),
     RouteSpec(
         "GET",
+        "/api/folders",
+        "list_folders",
+        sessions.folders,
+        "Folders of recent sessions",
+        _json(sessions.FolderListResponse),
+        problems=("storage",),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/folders/files",
+        "list_folder_files",
+        files.in_folder,
+        "Files of a folder in which a session is to work, for mentions",
+        _json(files.FileListResponse),
+        query=files.FolderFilesQuery,
+        problems=("bad_workspace",),
+    ),
+    RouteSpec(
+        "GET",
         "/api/sessions/{session_id}",
         "get_session",
         sessions.show,
@@ -175,6 +197,33 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(files.FileListResponse),
         query=files.FilesQuery,
         problems=(*_SESSION_PROBLEMS, "bad_workspace", "bad_settings"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/files/{path}",
+        "get_file",
+        files.show,
+        "A file of the workspace as it is now, as an attachment",
+        (ResponseSpec(media_type="*/*"),),
+        problems=(
+            *_SESSION_PROBLEMS,
+            "file_refused",
+            "file_not_found",
+            "file_too_large",
+            "bad_workspace",
+            "bad_settings",
+            "rules_unusable",
+        ),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/changes",
+        "list_changes",
+        changes.index,
+        "The files that the agent changed in a session, with their diffs",
+        _json(changes.ChangeListResponse),
+        query=changes.ChangesQuery,
+        problems=(*_SESSION_PROBLEMS, "turn_not_found"),
     ),
     RouteSpec(
         "GET",
@@ -258,7 +307,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "The turns of a session",
         _json(turns.TurnListResponse),
         query=turns.TurnListQuery,
-        problems=(*_SESSION_PROBLEMS, "bad_before"),
+        problems=(*_SESSION_PROBLEMS, "bad_before", "message_not_found"),
     ),
     RouteSpec(
         "POST",
@@ -269,6 +318,34 @@ TABLE: tuple[RouteSpec, ...] = (
         _TURN,
         body=turns.StartTurnBody,
         problems=(*_SESSION_PROBLEMS, *_TURN_PROBLEMS, "session_busy", "client_turn_id_reused", "shutting_down"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/queue",
+        "list_queue",
+        queue.index,
+        "The messages that wait",
+        _json(queue.QueueResponse),
+        problems=_SESSION_PROBLEMS,
+    ),
+    RouteSpec(
+        "PATCH",
+        "/api/sessions/{session_id}/queue/{message_id}",
+        "change_queued_message",
+        queue.change,
+        "Edit a message that waits, or have it read now",
+        _json(queue.QueuedItem),
+        body=queue.ChangeQueuedBody,
+        problems=(*_SESSION_PROBLEMS, "message_not_queued", "session_busy", "shutting_down"),
+    ),
+    RouteSpec(
+        "DELETE",
+        "/api/sessions/{session_id}/queue/{message_id}",
+        "remove_queued_message",
+        queue.remove,
+        "Remove a message that waits",
+        _NO_CONTENT,
+        problems=(*_SESSION_PROBLEMS, "message_not_queued", "shutting_down"),
     ),
     RouteSpec(
         "POST",
@@ -285,11 +362,11 @@ TABLE: tuple[RouteSpec, ...] = (
         "/api/sessions/{session_id}/events",
         "stream_session_events",
         events.of_session,
-        "A session's events",
-        _EVENTS,
-        query=events.EventsQuery,
+        "A session's events, as a stream or a page of them",
+        (*_EVENTS, *_json(EventPageResponse)),
+        query=events.SessionEventsQuery,
         headers=events.HEADERS,
-        problems=_SESSION_PROBLEMS,
+        problems=(*_SESSION_PROBLEMS, "bad_cursor"),
     ),
     RouteSpec(
         "GET",
@@ -328,6 +405,15 @@ TABLE: tuple[RouteSpec, ...] = (
             "remember_unavailable",
             "storage",
         ),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/confirms/{request_id}/diff",
+        "get_confirm_diff",
+        user_requests.show_diff,
+        "The whole diff of a confirmation",
+        _json(user_requests.ConfirmDiffResponse),
+        problems=("confirm_not_found", "confirm_closed", "digest_mismatch", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -415,7 +501,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Have a sub-agent begin its task anew",
         _json(subagents.SubagentItem, 202),
         body=subagents.RetrySubagentBody,
-        problems=(*_SUBAGENT_PROBLEMS, "subagent_busy", "subagent_limit", "unknown_model"),
+        problems=(*_SUBAGENT_PROBLEMS, "subagent_busy", "subagent_limit", "unknown_model", "client_turn_id_reused"),
     ),
     RouteSpec(
         "POST",
@@ -435,7 +521,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "The files that live in a session; with `format=zip` an archive of them",
         (*_json(artifacts.ArtifactListResponse), ResponseSpec(media_type="application/zip")),
         query=artifacts.ArtifactsQuery,
-        problems=(*_SESSION_PROBLEMS, "artifact_not_found", "option_not_found", "bad_format", "bad_option"),
+        problems=(*_SESSION_PROBLEMS, "artifact_not_found", "option_not_found"),
     ),
     RouteSpec(
         "GET",
@@ -445,7 +531,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "A file that lives in a session, as an attachment",
         (ResponseSpec(media_type="text/plain"),),
         query=artifacts.ArtifactQuery,
-        problems=(*_SESSION_PROBLEMS, "artifact_not_found", "option_not_found", "bad_revision", "bad_option"),
+        problems=(*_SESSION_PROBLEMS, "artifact_not_found", "option_not_found"),
     ),
     RouteSpec(
         "GET",
@@ -699,6 +785,16 @@ TABLE: tuple[RouteSpec, ...] = (
     ),
     RouteSpec(
         "GET",
+        "/api/identity",
+        "get_identity",
+        access.identity,
+        "The proof that the server has the token, for a client that has not sent it yet",
+        _json(access.IdentityResponse),
+        query=access.IdentityQuery,
+        public=True,
+    ),
+    RouteSpec(
+        "GET",
         "/api/ready",
         "get_readiness",
         access.ready,
@@ -729,7 +825,7 @@ def is_public(path: str) -> bool:
 def routes() -> list[BaseRoute]:
     """Return the table as Starlette routes, one per path, and the route of the page's assets."""
     paths = groupby(sorted(TABLE, key=lambda spec: spec.path), key=lambda spec: spec.path)
-    assets = Route(f"{_ASSETS}{{name}}", page.asset, methods=["GET"])
+    assets = Route(f"{_ASSETS}{{name:path}}", page.asset, methods=["GET"])
     return [*(_route(path, {spec.method: spec for spec in specs}) for path, specs in paths), assets]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -15,7 +18,7 @@ __all__ = ["TeamListResponse", "teams"]
 
 
 class TeamListResponse(TypedDict):
-    teams: list[TeamItem]
+    teams: Annotated[list[TeamItem], Field(description="The teams, by their names.")]
 
 
 async def teams(request: Request) -> Response:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os.path import relpath
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -13,6 +15,7 @@ from typing_extensions import TypedDict
 from agenticx.permissions.trusted_files import Digest, TrustStore
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import AgentsFile, find_agents_files
+from agenticx.untrusted_text import decode_text
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
 from studio.services import Services, services
@@ -23,7 +26,7 @@ __all__ = ["TrustBody", "TrustResponse", "TrustedFileItem", "index", "trust"]
 class TrustBody(RequestBody):
     """The digest of the content to trust, as the list of files has it."""
 
-    sha256: Digest
+    sha256: Digest = Field(description="The SHA-256 of the content to trust, in hex.")
 
 
 class TrustedFileItem(TypedDict):
@@ -32,15 +35,17 @@ class TrustedFileItem(TypedDict):
     `sha256` is the digest of its content, or of the part that is used, with the size, of one that is too long.
     """
 
-    path: str
-    sha256: str
-    trusted: bool
+    path: Annotated[str, Field(description="The path of the file.")]
+    sha256: Annotated[str, Field(description="The SHA-256 of its content, in hex.")]
+    text: Annotated[str, Field(description="That content: what is used of the file.")]
+    cut: Annotated[bool, Field(description="true: the file is longer than what is used of it.")]
+    trusted: Annotated[bool, Field(description="true: this content is trusted.")]
 
 
 class TrustResponse(TypedDict):
     """The AGENTS.md files of a session, the nearest last."""
 
-    files: list[TrustedFileItem]
+    files: Annotated[list[TrustedFileItem], Field(description="The files, the nearest last.")]
 
 
 async def index(request: Request) -> Response:
@@ -77,7 +82,13 @@ def _files(studio: Services, workspace: Path) -> Sequence[AgentsFile]:
 def _response(studio: Services, workspace: Path, files: Sequence[AgentsFile] | None = None) -> Response:
     folder, trusted = workspace.resolve(), _store(studio).list()
     items = [
-        TrustedFileItem(path=relpath(file.path, folder), sha256=file.sha256, trusted=file.sha256 in trusted)
+        TrustedFileItem(
+            path=relpath(file.path, folder),
+            sha256=file.sha256,
+            text=decode_text(file.content, is_cut=file.is_cut) or "",
+            cut=file.is_cut,
+            trusted=file.sha256 in trusted,
+        )
         for file in (_files(studio, workspace) if files is None else files)
     ]
     return JSONResponse(TrustResponse(files=items))

@@ -17,7 +17,8 @@ from agenticx.llms.sampling import ReasoningEffort, Sampling
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.runtime.output_schemas import check_output_schema
-from agenticx.sessions.history.turn_list import ListedTurn, read_last_turns
+from agenticx.sessions.history.transcript import MessageNotFound
+from agenticx.sessions.history.turn_list import ListedTurn, read_last_turns, read_turn_of_message
 from agenticx.sessions.hub.session_fields import check_model_name
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
@@ -55,9 +56,11 @@ class AttachmentBody(RequestBody):
     The type is detected from the content; `media_type` only distinguishes kinds of text.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_validate_file_name)]
-    media_type: str | None = Field(None, max_length=200)
-    data: str
+    name: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_validate_file_name)] = Field(
+        description="The name of the file."
+    )
+    media_type: str | None = Field(None, max_length=200, description="The media type; null: that of the content.")
+    data: str = Field(description="The content, in base64.")
 
 
 class SamplingBody(RequestBody):
@@ -71,8 +74,8 @@ class SamplingBody(RequestBody):
     max_output_tokens: int | None = Field(None, description="The limit of a reply, with its reasoning.")
     stop: list[str] | None = Field(None, description="The texts that end a reply.")
     seed: int | None = Field(None, description="A number for repeatable replies.")
-    reasoning_effort: ReasoningEffort | None = None
-    extra_body: dict[str, Any] | None = None
+    reasoning_effort: ReasoningEffort | None = Field(None, description="How much the model thinks before it answers.")
+    extra_body: dict[str, Any] | None = Field(None, description="Keys that are added to the JSON of each request.")
 
 
 def _validate_variants(value: object) -> object:
@@ -107,18 +110,24 @@ class StartTurnBody(RequestBody):
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
 
-    input: str = Field(max_length=MAX_TEXT_CHARS)
-    attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
-    client_turn_id: str | None = Field(None, min_length=1, max_length=200)
-    model: ModelName | None = None
-    permission_mode: PermissionMode | None = None
-    sampling: SamplingBody | None = None
+    input: str = Field(max_length=MAX_TEXT_CHARS, description="The text of the message.")
+    attachments: list[AttachmentBody] = Field(
+        default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS, description="The files of the message."
+    )
+    client_turn_id: str | None = Field(
+        None, min_length=1, max_length=200, description="An id that the client makes for the message."
+    )
+    model: ModelName | None = Field(None, description="The model; null: that of the session.")
+    permission_mode: PermissionMode | None = Field(None, description="The permission mode; null: that of the session.")
+    sampling: SamplingBody | None = Field(None, description="Parameters of the model calls; null: those of the model.")
     output_schema: dict[str, Any] | None = Field(
         None, description="The JSON Schema of the answer, which is the `output` of `final` then; not with a team."
     )
     mode: Literal["chat", "vault", "agent"] | None = Field(None, description="Null: that of the words.")
     vaults: list[str] | None = Field(None, max_length=100, description="Ids or names; null: those of the session.")
-    when_busy: WhenBusy = "reject"
+    when_busy: WhenBusy = Field(
+        "reject", description="What happens to the message while a turn runs; by default `reject`."
+    )
     variants: _Variants | None = Field(
         None, description="How many options to make of the message, or their models; not while the session is busy."
     )
@@ -136,30 +145,37 @@ class TurnListQuery(RequestQuery):
     before: str | None = Field(
         None, description="Only turns before the one with this id, the first one of the page that was read last."
     )
+    message_id: str | None = Field(
+        None, description="Only the turn with this message, such as one that a search has found."
+    )
 
 
 class TurnItem(TypedDict):
-    """A turn that a message of the user began, and its first 300 characters; its events are after `cursor`.
+    """A turn that a message of the user began, and its first 300 characters.
+
+    Its events are after `cursor`, up to `last_cursor`: `GET …/events?from=CURSOR&until=LAST_CURSOR` has them.
 
     `outcome` is the reason of its event `final`, or the code of its fatal `error`; `outcome` and `ended_at` are null
-    while it has not ended. Times are in RFC 3339, UTC. `tool_calls` counts its own calls, without its child turns.
+    while it has not ended. Times are in RFC 3339, UTC. `events` and `tool_calls` are counts without its child turns.
     """
 
-    turn_id: str
-    message_id: str
-    cursor: str
-    input: str
-    started_at: str
-    ended_at: str | None
-    outcome: str | None
-    tool_calls: int
+    turn_id: Annotated[str, Field(description="The id of the turn.")]
+    message_id: Annotated[str, Field(description="The message that began it.")]
+    cursor: Annotated[str, Field(description="The cursor just before its first event.")]
+    last_cursor: Annotated[str, Field(description="The cursor of its last event until now.")]
+    input: Annotated[str, Field(description="The beginning of the message.")]
+    started_at: Annotated[str, Field(description="The time of its start.")]
+    ended_at: Annotated[str | None, Field(description="The time of its end; null: it has not ended.")]
+    outcome: Annotated[str | None, Field(description="How it ended; null: it has not ended.")]
+    events: Annotated[int, Field(description="The number of its events until now.")]
+    tool_calls: Annotated[int, Field(description="The number of its tool calls.")]
 
 
 class TurnListResponse(TypedDict):
     """A page of the turns of a session in order; `has_more` says that there are earlier ones than these."""
 
-    turns: list[TurnItem]
-    has_more: bool
+    turns: Annotated[list[TurnItem], Field(description="The turns, oldest first.")]
+    has_more: Annotated[bool, Field(description="true: there are earlier turns.")]
 
 
 class StopTurnBody(RequestBody):
@@ -169,28 +185,38 @@ class StopTurnBody(RequestBody):
 class StartTurnResponse(TypedDict):
     """The outcome of a message.
 
-    A started turn, whose events are after `cursor`; a queued or handed-back message, with its `state`; or, with a
-    `message_id` and no cursor, a message that steers the running turn.
+    A started turn, whose events are after `cursor`; a queued or handed-back message, with its `state` and
+    `message_id`; or, with a `message_id` and no cursor, a message that steers the running turn.
     """
 
-    turn_id: str
-    cursor: NotRequired[str]
-    state: NotRequired[Literal["queued", "handed_back"]]
-    message_id: NotRequired[str | None]
+    turn_id: Annotated[str, Field(description="The turn that the message begins, or that it steers.")]
+    cursor: NotRequired[Annotated[str, Field(description="The cursor just before the turn's first event.")]]
+    state: NotRequired[
+        Annotated[
+            Literal["queued", "handed_back"],
+            Field(description="How the message stands if it did not begin its turn at once."),
+        ]
+    ]
+    message_id: NotRequired[Annotated[str | None, Field(description="The id of a message that waits or steers.")]]
 
 
 class StopTurnResponse(TypedDict):
     """The turn that is being stopped, or null if none was running."""
 
-    turn_id: str | None
+    turn_id: Annotated[str | None, Field(description="The turn that is being stopped; null: none was running.")]
 
 
 async def index(request: Request) -> Response:
     """List the newest turns of the conversation, or those before them; a stream can begin at the cursor of each.
 
-    Turns that a rewind has left behind are not part of it.
+    Turns that a rewind has left behind are not part of it; with a `message_id` such a one is found too.
     """
     studio, session_id, query = services(request), request.path_params["session_id"], read_query(request, TurnListQuery)
+    if query.message_id is not None:
+        turn = await read_turn_of_message(studio.store.log, session_id, query.message_id)
+        if turn is None:
+            raise MessageNotFound(f"no message of this session has the id {query.message_id!r}")
+        return JSONResponse(TurnListResponse(turns=[_turn_item(studio, session_id, turn)], has_more=False))
     listed = await read_last_turns(studio.store.log, session_id, query.limit, before=query.before)
     page, has_more = newest_page(
         listed,
@@ -199,19 +225,21 @@ async def index(request: Request) -> Response:
         id_of=lambda turn: turn.id,
         listed_as="a turn that GET /api/sessions/{session_id}/turns lists",
     )
-    turns = [_turn_item(turn, studio.relay.cursor(session_id, turn.after_seq)) for turn in page]
+    turns = [_turn_item(studio, session_id, turn) for turn in page]
     return JSONResponse(TurnListResponse(turns=turns, has_more=has_more))
 
 
-def _turn_item(turn: ListedTurn, cursor: str) -> TurnItem:
+def _turn_item(studio: Services, session_id: str, turn: ListedTurn) -> TurnItem:
     return {
         "turn_id": turn.id,
         "message_id": turn.message_id,
-        "cursor": cursor,
+        "cursor": studio.relay.cursor(session_id, turn.after_seq),
+        "last_cursor": studio.relay.cursor(session_id, turn.last_seq),
         "input": turn.input[:_MAX_INPUT_CHARS],
         "started_at": turn.started_at,
         "ended_at": turn.ended_at,
         "outcome": turn.outcome,
+        "events": turn.events,
         "tool_calls": turn.tool_calls,
     }
 
@@ -311,7 +339,13 @@ def _turn_response(submission: Submission, cursor: str) -> StartTurnResponse:
         case "steered":
             return {"turn_id": submission.turn.id, "message_id": submission.message_id}
         case "queued" | "handed_back":
-            return {"turn_id": submission.turn.id, "cursor": cursor, "state": submission.state}
+            message_id = submission.message_id
+            return {
+                "turn_id": submission.turn.id,
+                "cursor": cursor,
+                "state": submission.state,
+                "message_id": message_id,
+            }
 
 
 async def _read_attachments(bodies: Sequence[AttachmentBody]) -> tuple[Attachment, ...]:

@@ -38,35 +38,35 @@ class UsageQuery(RequestQuery):
 
 
 class UsageByDay(UsageItem):
-    day: str
+    day: Annotated[str, Field(description="The day, in UTC.")]
 
 
 class UsageBySession(UsageItem):
-    session_id: str
+    session_id: Annotated[str, Field(description="The session.")]
 
 
 class UsageByModel(UsageItem):
-    model: str
+    model: Annotated[str, Field(description="The model.")]
 
 
 class UsageByAgent(UsageItem):
-    agent_id: str
+    agent_id: Annotated[str, Field(description="The agent.")]
 
 
 class UsageRow(UsageItem):
-    day: str
-    session_id: str
-    model: str
-    agent_id: str
+    day: Annotated[str, Field(description="The day, in UTC.")]
+    session_id: Annotated[str, Field(description="The session.")]
+    model: Annotated[str, Field(description="The model.")]
+    agent_id: Annotated[str, Field(description="The agent.")]
 
 
 class UsageResponse(TypedDict):
-    total: UsageItem
-    days: list[UsageByDay]
-    sessions: list[UsageBySession]
-    models: list[UsageByModel]
-    agents: list[UsageByAgent]
-    rows: list[UsageRow]
+    total: Annotated[UsageItem, Field(description="The sum of all rows.")]
+    days: Annotated[list[UsageByDay], Field(description="The sums by day.")]
+    sessions: Annotated[list[UsageBySession], Field(description="The sums by session.")]
+    models: Annotated[list[UsageByModel], Field(description="The sums by model.")]
+    agents: Annotated[list[UsageByAgent], Field(description="The sums by agent.")]
+    rows: Annotated[list[UsageRow], Field(description="The usage by day, session, model and agent.")]
 
 
 async def index(request: Request) -> Response:

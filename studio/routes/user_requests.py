@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from starlette.requests import Request
@@ -11,18 +12,23 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.argument_types import is_encodable
-from agenticx.errors import InvalidArguments
+from agenticx.errors import InvalidArguments, ToolError
 from agenticx.permissions.rules import Rule
+from agenticx.runtime.calls.explaining import describe_call
 from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, QUESTION, RequestKind
 from agenticx.runtime.user_requests.requests import (
     AnsweredBy,
     ConfirmAnswer,
+    ConfirmClosed,
     ConfirmRequest,
     QuestionAnswer,
     Remember,
+    UnknownConfirm,
 )
+from agenticx.sandbox.options import sandbox_options
 from agenticx.threads import run_in_thread
+from agenticx.tools.context import ToolContext
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.http.queries import RequestQuery, read_query
@@ -32,6 +38,7 @@ from studio.services import Services, services
 __all__ = [
     "ConfirmAnswerBody",
     "ConfirmDecisionResponse",
+    "ConfirmDiffResponse",
     "ConfirmListResponse",
     "QuestionAnswerBody",
     "QuestionAnswerResponse",
@@ -41,9 +48,11 @@ __all__ = [
     "answer_question",
     "list_confirms",
     "list_questions",
+    "show_diff",
 ]
 
 _MAX_RULES = 100
+_WHOLE_DIFF_CHARS = 4_000_000
 
 
 class SessionFilter(RequestQuery):
@@ -63,14 +72,14 @@ class ConfirmAnswerBody(RequestBody):
 
     max_bytes = LARGE_BODY_BYTES  # `arguments` may hold a whole file
 
-    approved: bool
-    digest: str
+    approved: bool = Field(description="true: the call may run.")
+    digest: str = Field(description="The digest of the confirmation that was shown.")
     by: Literal["user", "policy"] = Field("user", description="By default `user`.")
     remember: Literal["once", "session", "always"] = Field("once", description="By default `once`.")
-    arguments: dict[str, Any] | None = None
+    arguments: dict[str, Any] | None = Field(None, description="Arguments that replace those of the call.")
     rule: dict[str, Any] | None = Field(None, description="The rule to store instead of those that are shown.")
     rules: list[dict[str, Any]] | None = Field(None, max_length=_MAX_RULES, description="Several such rules.")
-    reason: str | None = Field(None, max_length=4000)
+    reason: str | None = Field(None, max_length=4000, description="A reason for the model.")
 
 
 class QuestionAnswerBody(RequestBody):
@@ -81,67 +90,118 @@ class QuestionAnswerBody(RequestBody):
 
     max_bytes = LARGE_BODY_BYTES
 
-    answer: str = Field(max_length=MAX_TEXT_CHARS)
+    answer: str = Field(max_length=MAX_TEXT_CHARS, description="The answer.")
     by: Literal["user", "policy"] = Field("user", description="By default `user`.")
 
 
 class ConfirmItem(TypedDict):
     """A confirmation that waits for a yes or no; `context` and `agent_path` come from `confirm_required`."""
 
-    id: str
-    session_id: str
-    agent_id: str
-    question: str
-    context: dict[str, Any]
-    digest: str
-    expires_at: str
-    agent_path: NotRequired[list[str]]
+    id: Annotated[str, Field(description="The id of the confirmation.")]
+    session_id: Annotated[str, Field(description="Its session.")]
+    agent_id: Annotated[str, Field(description="The agent whose call it is.")]
+    question: Annotated[str, Field(description="The question as a sentence.")]
+    context: Annotated[dict[str, Any], Field(description="The call and the reasons, as in `confirm_required`.")]
+    digest: Annotated[str, Field(description="The digest of what is shown; an answer repeats it.")]
+    expires_at: Annotated[str, Field(description="The time at which it counts as denied, in RFC 3339, UTC.")]
+    agent_path: NotRequired[
+        Annotated[list[str], Field(description="The agents from the main agent to the one that asks.")]
+    ]
 
 
 class ConfirmListResponse(TypedDict):
-    confirms: list[ConfirmItem]
+    confirms: Annotated[
+        list[ConfirmItem], Field(description="The confirmations, in the order in which they were asked.")
+    ]
+
+
+class ConfirmDiffResponse(TypedDict):
+    """The change of a file that waits for a yes or no, as a whole."""
+
+    path: Annotated[str | None, Field(description="The path of the file; null if the call changes none.")]
+    diff: Annotated[str | None, Field(description="The unified diff; null if the call changes no file.")]
+    diff_cut: Annotated[bool, Field(description="true: it is longer than 4,000,000 characters.")]
 
 
 class QuestionItem(TypedDict):
     """A question of an agent that waits for an answer; `tool_call_id` is the call that asks."""
 
-    id: str
-    session_id: str
-    agent_id: str
-    text: str
-    options: NotRequired[list[str]]
-    expires_at: str
-    tool_call_id: NotRequired[str]
-    agent_path: NotRequired[list[str]]
+    id: Annotated[str, Field(description="The id of the question.")]
+    session_id: Annotated[str, Field(description="Its session.")]
+    agent_id: Annotated[str, Field(description="The agent that asks.")]
+    text: Annotated[str, Field(description="The question.")]
+    options: NotRequired[Annotated[list[str], Field(description="Answers to choose from; others are possible.")]]
+    expires_at: Annotated[str, Field(description="The time at which it counts as not answered, in RFC 3339, UTC.")]
+    tool_call_id: NotRequired[Annotated[str, Field(description="The call that asks.")]]
+    agent_path: NotRequired[
+        Annotated[list[str], Field(description="The agents from the main agent to the one that asks.")]
+    ]
 
 
 class QuestionListResponse(TypedDict):
-    questions: list[QuestionItem]
+    questions: Annotated[list[QuestionItem], Field(description="The questions, in the order in which they were asked.")]
 
 
 class ConfirmDecisionResponse(TypedDict):
     """The decision that is in effect; `rules` are those that are stored with it."""
 
-    id: str
-    approved: bool
-    by: AnsweredBy
-    remember: Remember
-    rules: NotRequired[list[dict[str, Any]]]
-    arguments: NotRequired[dict[str, Any]]
-    reason: NotRequired[str]
+    id: Annotated[str, Field(description="The id of the confirmation.")]
+    approved: Annotated[bool, Field(description="true: the call may run.")]
+    by: Annotated[AnsweredBy, Field(description="Who or what decided.")]
+    remember: Annotated[Remember, Field(description="For how long a yes was stored.")]
+    rules: NotRequired[Annotated[list[dict[str, Any]], Field(description="The rules that were stored.")]]
+    arguments: NotRequired[
+        Annotated[dict[str, Any], Field(description="The arguments with which the call runs, if they were replaced.")]
+    ]
+    reason: NotRequired[Annotated[str, Field(description="The reason that the model was given.")]]
 
 
 class QuestionAnswerResponse(TypedDict):
     """The answer that is in effect."""
 
-    id: str
-    answer: str
-    by: AnsweredBy
+    id: Annotated[str, Field(description="The id of the question.")]
+    answer: Annotated[str, Field(description="The answer.")]
+    by: Annotated[AnsweredBy, Field(description="Who or what answered.")]
 
 
 async def list_confirms(request: Request) -> Response:
     """List the confirmations that wait for an answer, of all sessions or one."""
     return await _list(request, CONFIRMATION)
+
+
+async def show_diff(request: Request) -> Response:
+    """Return the whole diff of a confirmation whose `context.diff` is cut (`diff_cut`).
+
+    A 409 means that the file has changed since the question was asked; a yes to that one would not count.
+    """
+    studio, request_id = services(request), request.path_params["request_id"]
+    session_id = await studio.store.catalog.session_of_request(request_id) if is_encodable(request_id) else None
+    if session_id is None:
+        raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
+    asked = next((one for one in await studio.hub.open_requests(session_id) if one.id == request_id), None)
+    if not isinstance(asked, ConfirmRequest):
+        raise ConfirmClosed(f"confirmation {request_id!r} does not wait any more")
+    shown = ConfirmDiffResponse(
+        path=asked.context.get("path"), diff=asked.diff, diff_cut=asked.context.get("diff_cut", False)
+    )
+    tool = tools_by_name(studio).get(asked.tool)
+    if not shown["diff_cut"] or tool is None:
+        return JSONResponse(shown)
+    session = await studio.store.catalog.get(session_id)
+    context = ToolContext(
+        workspace=Path(session.workspace),
+        protected_roots=studio.settings.private_paths,
+        sandbox=sandbox_options(studio.settings),
+        diff_chars=_WHOLE_DIFF_CHARS,
+    )
+    try:
+        call = await run_in_thread(describe_call, tool, asked.arguments, context, name="agx diff")
+    except ToolError as exc:
+        raise Problem("digest_mismatch", f"The file has changed since: {exc}.") from exc
+    if call.digest != asked.digest:
+        raise Problem("digest_mismatch", "The file has changed since the question was asked.")
+    assessment = call.assessment
+    return JSONResponse(shown | {"diff": assessment.diff, "diff_cut": bool(assessment.diff_cut)})
 
 
 async def list_questions(request: Request) -> Response:

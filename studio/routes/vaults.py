@@ -59,8 +59,8 @@ _DAY_START = time(tzinfo=UTC)
 class AddVaultBody(RequestBody):
     """A folder of notes on the server's machine; without a name the vault is called as its folder."""
 
-    path: str = Field(min_length=1, max_length=4_096)
-    name: str | None = Field(None, min_length=1, max_length=100)
+    path: str = Field(min_length=1, max_length=4_096, description="The absolute path of the folder, or one in `~`.")
+    name: str | None = Field(None, min_length=1, max_length=100, description="The name of the vault.")
 
 
 class RescanBody(RequestBody):
@@ -70,7 +70,7 @@ class RescanBody(RequestBody):
 class ChangeVaultBody(RequestBody):
     """The person's answer whether text of the notes may be sent to the server of the embedding model."""
 
-    embeddings: bool
+    embeddings: bool = Field(description="true: text of the notes may be sent.")
 
 
 class VaultEmbeddingsItem(TypedDict):
@@ -80,12 +80,12 @@ class VaultEmbeddingsItem(TypedDict):
     that is the server's own machine. `problem` says why the model cannot be used now.
     """
 
-    model: str
-    host: str
-    consent: EmbeddingConsent
-    embedded: int
-    passages: int
-    problem: NotRequired[str]
+    model: Annotated[str, Field(description="The embedding model.")]
+    host: Annotated[str, Field(description="The server of the model.")]
+    consent: Annotated[EmbeddingConsent, Field(description="Whether text may be sent to the server.")]
+    embedded: Annotated[int, Field(description="The number of passages that have a vector.")]
+    passages: Annotated[int, Field(description="The number of all passages.")]
+    problem: NotRequired[Annotated[str, Field(description="Why the model cannot be used now.")]]
 
 
 class VaultResponse(TypedDict):
@@ -96,34 +96,36 @@ class VaultResponse(TypedDict):
     `embedding_problem` if it cannot be used.
     """
 
-    id: str
-    name: str
-    path: str
-    notes: int
-    problems: int
-    state: Literal["indexing", "ready", "missing"]
-    problem: NotRequired[str]
-    embeddings: NotRequired[VaultEmbeddingsItem]
-    embedding_problem: NotRequired[str]
+    id: Annotated[str, Field(description="The id of the vault.")]
+    name: Annotated[str, Field(description="Its name.")]
+    path: Annotated[str, Field(description="The absolute path of its folder.")]
+    notes: Annotated[int, Field(description="The number of indexed notes.")]
+    problems: Annotated[int, Field(description="The number of problems in files and notes.")]
+    state: Annotated[Literal["indexing", "ready", "missing"], Field(description="How its index stands.")]
+    problem: NotRequired[
+        Annotated[str, Field(description="Why the folder or the index cannot be read, or brought up to date.")]
+    ]
+    embeddings: NotRequired[Annotated[VaultEmbeddingsItem, Field(description="The state of search by meaning.")]]
+    embedding_problem: NotRequired[Annotated[str, Field(description="Why the embedding model cannot be used.")]]
 
 
 class VaultListResponse(TypedDict):
     """All vaults; `problem` names files of vaults that are damaged."""
 
-    vaults: list[VaultResponse]
-    problem: NotRequired[str]
+    vaults: Annotated[list[VaultResponse], Field(description="The vaults, by their names.")]
+    problem: NotRequired[Annotated[str, Field(description="The damaged files of vaults, as a sentence.")]]
 
 
 class NoteProblemItem(TypedDict):
-    path: str
-    problem: NoteProblem
+    path: Annotated[str, Field(description="The path of the file in the vault.")]
+    problem: Annotated[NoteProblem, Field(description="The problem.")]
 
 
 class VaultProblemsResponse(TypedDict):
     """Files that are skipped and defects of notes; `problem` says why these are not up to date, if they are not."""
 
-    problems: list[NoteProblemItem]
-    problem: NotRequired[str]
+    problems: Annotated[list[NoteProblemItem], Field(description="The problems, by the paths of the files.")]
+    problem: NotRequired[Annotated[str, Field(description="Why the list is not up to date.")]]
 
 
 class NoteSearchQuery(RequestQuery):
@@ -147,14 +149,14 @@ class NoteSearchQuery(RequestQuery):
 class FoundPassageItem(TypedDict):
     """A passage; lines count from 1. `score` orders the results of a search, `matched` are the words found in it."""
 
-    path: str
-    heading: str | None
-    line_start: int
-    line_end: int
-    text: str
-    sha256: str
-    score: float
-    matched: list[str]
+    path: Annotated[str, Field(description="The path of the note in the vault.")]
+    heading: Annotated[str | None, Field(description="The heading above the passage; null: none.")]
+    line_start: Annotated[int, Field(description="The first line of the passage, from 1.")]
+    line_end: Annotated[int, Field(description="The last line of the passage.")]
+    text: Annotated[str, Field(description="The text of the passage.")]
+    sha256: Annotated[str, Field(description="The SHA-256 of the text, in hex.")]
+    score: Annotated[float, Field(description="How well the passage matches, higher is better.")]
+    matched: Annotated[list[str], Field(description="The words of the query that it has.")]
 
 
 class NoteSearchResponse(TypedDict):
@@ -164,24 +166,24 @@ class NoteSearchResponse(TypedDict):
     lacks, if it is on.
     """
 
-    results: list[FoundPassageItem]
-    indexed: int
-    total: int
-    problem: NotRequired[str]
-    embedding_note: NotRequired[str]
-    note: NotRequired[str]
+    results: Annotated[list[FoundPassageItem], Field(description="The passages, the best match first.")]
+    indexed: Annotated[int, Field(description="The number of indexed notes.")]
+    total: Annotated[int, Field(description="The number of all notes.")]
+    problem: NotRequired[Annotated[str, Field(description="Why the index is not up to date.")]]
+    embedding_note: NotRequired[Annotated[str, Field(description="What the search by meaning left out, and why.")]]
+    note: NotRequired[Annotated[str, Field(description="How the query was understood.")]]
 
 
 class NoteResponse(TypedDict):
     """A note as it is now; `links` are names as it has them, `backlinks` paths of notes that link to it."""
 
-    path: str
-    title: str
-    text: str
-    sha256: str
-    tags: list[str]
-    links: list[str]
-    backlinks: list[str]
+    path: Annotated[str, Field(description="The path of the note in the vault.")]
+    title: Annotated[str, Field(description="Its title.")]
+    text: Annotated[str, Field(description="Its text.")]
+    sha256: Annotated[str, Field(description="The SHA-256 of its text, in hex.")]
+    tags: Annotated[list[str], Field(description="Its tags.")]
+    links: Annotated[list[str], Field(description="The notes that it links to.")]
+    backlinks: Annotated[list[str], Field(description="The notes that link to it.")]
 
 
 async def index(request: Request) -> Response:

@@ -43,6 +43,8 @@ QUICK = Scale(
     workers=(1, 2),
     job_seconds=1,
     snapshot_seconds=10,
+    page_events=5_000,
+    page_tokens=600,
 )
 
 
@@ -95,6 +97,18 @@ async def _artifacts(scale: Scale) -> list[Row]:
     return await artifact_rows(scale)
 
 
+async def _commands(scale: Scale) -> list[Row]:
+    from tests.benchmarks.command_rows import command_rows
+
+    return await command_rows(scale)
+
+
+async def _page(scale: Scale) -> list[Row]:
+    from tests.benchmarks.page_rows import page_rows
+
+    return await page_rows(scale)
+
+
 async def _imports(scale: Scale) -> list[Row]:
     from tests.benchmarks.engine import import_rows
 
@@ -128,6 +142,8 @@ SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "teams": _teams,
     "notes": _notes,
     "artifacts": _artifacts,
+    "commands": _commands,
+    "page": _page,
     "imports": _imports,
     "streams": _streams,
     "server": _server,

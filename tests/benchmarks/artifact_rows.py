@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from agenticx.runtime import AgentRuntime, EventType, Session, TurnContext, encode_envelope
+from agenticx.runtime import AgentRuntime, EventType, Session, Turn, TurnContext, WorkResult, encode_envelope
 from agenticx.runtime.options import run_options
-from agenticx.runtime.turn import Turn
-from agenticx.runtime.turn_context import WorkResult
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, pause, say
 from agenticx.tools import Toolbox, ToolContext, tool
-from agenticx.tools.builtin.artifacts import create_file
+from agenticx.tools.builtin import create_file
 from tests.benchmarks.rows import Row, Scale
 
 __all__ = ["artifact_rows"]

@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.llms import OpenAIChatModel
-from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, EventType, Session
 from agenticx.settings import load_settings
 from agenticx.tools import tool

@@ -24,8 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agenticx.runtime import LoopDetector
-from agenticx.runtime.loop_detector import LoopVerdict, RecordedCall
+from agenticx.runtime import LoopDetector, LoopVerdict, RecordedCall
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 __all__ = [

@@ -17,8 +17,7 @@ from typing import Any
 import asyncpg
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Commit, SessionRecord, TurnRecord
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import Commit, PostgresStore, SessionRecord, TurnRecord
 from agenticx.sessions.store.postgres.schema import PARTITIONS
 from tests.benchmarks.rows import Row, Scale
 from tests.support.postgres.cluster import Cluster, cluster

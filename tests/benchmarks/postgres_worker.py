@@ -19,8 +19,7 @@ from typing import Any
 import asyncpg
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Commit, Lease, SessionRecord, TurnRecord
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import Commit, Lease, PostgresStore, SessionRecord, TurnRecord
 from studio.server import freeze_startup_memory
 from tests.support.timeouts import PATIENCE
 

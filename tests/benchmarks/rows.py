@@ -34,6 +34,8 @@ class Scale:
     workers: Sequence[int] = (1, 2, 4, 8)
     job_seconds: float = 3
     snapshot_seconds: float = 60
+    page_events: int = 10_000
+    page_tokens: int = 6_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,15 +13,14 @@ from pathlib import Path
 from secrets import token_hex
 from statistics import median, quantiles
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock
-from agenticx.messages import AssistantMessage, Message, UserMessage
-from agenticx.runtime import EventType, RuntimeEvent, Session
-from agenticx.runtime.session import Option
-from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore, StateChange, TurnRecord
+from agenticx.messages import AssistantMessage, Message
+from agenticx.runtime import EventType, Option, RuntimeEvent, Session
+from agenticx.sessions import Commit, Lease, Position, SessionRecord, SqliteStore, StateChange, TurnRecord
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state_tracker import load_session
 from agenticx.sessions.hub.writer import SessionWriter
-from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.state import StoredSession
 from agenticx.sessions.log.tool_state import encode_state
 from agenticx.tools.artifacts.files import MemoryContents

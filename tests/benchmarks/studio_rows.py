@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agenticx.llms import OpenAIChatModel
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import NamedModels, OpenAIChatModel
 from agenticx.settings import load_settings
 from studio.server import StudioServer, listen
 from studio.services import make_services

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.benchmarks.__main__ import measure
@@ -9,6 +11,7 @@ from tests.benchmarks.paced_streams import Load, Token, tokens_of
 from tests.benchmarks.rows import Row, Scale, table
 from tests.benchmarks.server_rows import carried
 from tests.support.postgres.cluster import requires_postgres
+from tests.support.server.chromium import CHROMIUM
 
 SMALL = Scale(
     repeats=1,
@@ -28,6 +31,8 @@ SMALL = Scale(
     workers=(1, 2),
     job_seconds=0.3,
     snapshot_seconds=0.5,
+    page_events=100,
+    page_tokens=20,
 )
 
 
@@ -111,6 +116,46 @@ SMALL = Scale(
                 "bytes of its artifact events",
                 "4 options at once, beside one",
             ],
+        ),
+        pytest.param(
+            "commands",
+            ["assessment of a command without git", "assessment of git status"],
+            marks=pytest.mark.skipif(shutil.which("git") is None, reason="no git is installed"),
+        ),
+        pytest.param(
+            "page",
+            [
+                "page: first paint",
+                "a page of the guide, without JavaScript: first paint",
+                "page: JavaScript before the first message, as it is sent",
+                "page: all JavaScript, which is loaded by the time it is idle",
+                "page, a session of a few events: its newest turn is shown",
+                "page, a session of a few events: it has all turns",
+                "the same events, read without showing them",
+                "page, 200 tokens per second: main thread, per token",
+                "the same text in one text node",
+                "page, 200 tokens per second: longest task",
+                "the same text in one text node: longest task",
+                "page, 200 tokens per second: 95th frame of 100",
+                "the same text in one text node: 95th frame of 100",
+                "page, 200 tokens per second: 95th key of 100, until it is painted",
+                "the same text in one text node: 95th key of 100",
+                "page, 200 tokens per second: elements at the end",
+                "page, a turn: layout shift while it streams",
+                "page, a turn: layout shift when it ends",
+                "page, a decision: from its event until it is painted",
+                "a frame without a change",
+                "page, four variants at once: 95th frame of 100",
+                "page, a few events: opened and shown",
+                "page, a few events: folded, without elements",
+                "page, a few events: longest task",
+                "page, a few events: elements",
+                "page, a few events: heap",
+                "page, no events: heap",
+                "page, a few events: 95th frame of 100 while scrolling",
+                "an empty page: 95th frame of 100",
+            ],
+            marks=pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
         ),
         ("imports", ["import Agent", "import AgentRuntime", "memory after it"]),
         (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.llms import (
     AnthropicModel,
     ChatModel,
@@ -17,7 +18,6 @@ from agenticx.llms import (
     OpenAIChatModel,
     OpenAIResponsesModel,
 )
-from agenticx.messages import UserMessage
 from tests.benchmarks.floor import Job, RawClient, medians
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.rows import Row, Scale

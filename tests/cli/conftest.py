@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from codecs import IncrementalDecoder, getincrementaldecoder
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.forked import Process
 from tests.support.program import AGX, PROGRAM
+from tests.support.screen import Screen
 from tests.support.server.cli_studio import CliStudio
 from tests.support.timeouts import PATIENCE
 
@@ -78,6 +79,7 @@ class Terminal:
 
     process: Process | subprocess.Popen[bytes]
     descriptor: int
+    columns: int = 200
     screen: str = field(default="", init=False)
     raw: str = field(default="", init=False)
     """The output received, including colours."""
@@ -91,6 +93,19 @@ class Terminal:
             if not self._read(deadline - time.monotonic()):
                 pytest.fail(f"{text!r} did not appear; the screen shows:\n{self.screen}")
         self._seen = at + len(text)
+
+    def rows(self) -> str:
+        """Return the text that the output received so far leaves on the screen."""
+        screen = Screen(self.columns)
+        screen.write(self.raw)
+        return screen.text()
+
+    def wait_for_rows(self, text: str) -> None:
+        """Wait until `text` is on the screen."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.rows():
+            if not self._read(deadline - time.monotonic()):
+                pytest.fail(f"{text!r} did not appear; the screen shows:\n{self.rows()}")
 
     def type(self, keys: str) -> None:
         os.write(self.descriptor, keys.encode())
@@ -160,7 +175,7 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
             terminal=True,
         )
         os.close(theirs)
-        opened.append(Terminal(process, ours))
+        opened.append(Terminal(process, ours, columns))
         return opened[-1]
 
     yield start
@@ -203,18 +218,28 @@ def interactive_shell(agx: Shell) -> Iterator[Callable[[str], Terminal]]:
 
 @dataclass
 class FixedProvider:
-    """A loopback server that answers every POST with the same bytes; `hold` keeps the connection open afterwards."""
+    """A loopback server that answers every POST with the same bytes.
+
+    `hold` keeps the connection open after `body` until it is `released`, and `rest` follows then.
+    """
 
     body: bytes = b""
+    rest: bytes = b""
     status: int = 200
     hold: bool = False
     headers: dict[str, str] = field(default_factory=dict[str, str])
     requests: list[bytes] = field(default_factory=list[bytes])
+    keys: list[str] = field(default_factory=list[str])
+    """The Authorization header of each POST."""
+    has_responses: bool = True
     released: Event = field(default_factory=Event)
     base_url: str = ""
+    listing: bytes = b'{"data": [{"id": "tiny"}, {"id": "big"}]}'
+    """The answer to each GET."""
 
-    def events(self, *chunks: str) -> None:
-        self.body = b"".join(f"data: {chunk}\n\n".encode() for chunk in chunks)
+    def events(self, *chunks: str, rest: Sequence[str] = ()) -> None:
+        """Answer with these chunks, and with the `rest` of them once it is released."""
+        self.body, self.rest = (b"".join(f"data: {chunk}\n\n".encode() for chunk in each) for each in (chunks, rest))
 
 
 @pytest.fixture
@@ -223,9 +248,11 @@ def provider() -> Iterator[FixedProvider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            state.keys.append(self.headers["authorization"] or "")
             state.requests.append(self.rfile.read(int(self.headers["content-length"])))
             kind = "text/event-stream" if state.status == 200 else "application/json"
-            self.send_response(state.status)
+            lacks = not state.has_responses and self.path.endswith("/responses")
+            self.send_response(404 if lacks else state.status)
             self.send_header("content-type", kind)
             for header in state.headers.items():
                 self.send_header(*header)
@@ -234,11 +261,12 @@ def provider() -> Iterator[FixedProvider]:
             self.wfile.flush()
             if state.hold:
                 state.released.wait(PATIENCE)
+                self.wfile.write(state.rest)
 
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b'{"data": [{"id": "tiny"}, {"id": "big"}]}')
+            self.wfile.write(state.listing)
 
         def log_message(self, format: str, *args: object) -> None:
             return

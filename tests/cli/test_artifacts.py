@@ -126,6 +126,7 @@ def test_what_a_session_does_not_have_is_an_error_that_names_what_it_has(shell: 
     assert files_in(shell.folder) == {}
 
 
+@pytest.mark.ci_lane
 def test_a_session_without_files_says_so(agx: Any) -> None:
     agx("run", "say one")
     listed = agx("artifacts", "list", "last")

@@ -16,6 +16,7 @@ def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
 
 
+@pytest.mark.ci_lane
 def test_a_line_that_is_too_long_is_reported_and_the_next_one_is_sent(agx: Any) -> None:
     done = agx("chat", stdin="x" * 4_100_000 + "\nsay two\n")
     sentence = "a message has at most 4,000,000 characters; put longer text into a file\n"
@@ -84,12 +85,14 @@ def test_a_pipe_cannot_select_a_mode_that_allows_more(agx: Any, mode: str) -> No
     assert not (agx.folder / "a.txt").exists()
 
 
+@pytest.mark.ci_lane
 def test_a_pipe_cannot_leave_the_plan_mode_it_was_started_in(agx: Any) -> None:
     done = agx("chat", "--yes", "--permission-mode", "plan", stdin="/mode default\nWrite a.txt with the text hi\n")
     assert "← file_write denied" in done.stderr
     assert not (agx.folder / "a.txt").exists()
 
 
+@pytest.mark.ci_lane
 def test_a_double_slash_sends_a_message_that_begins_with_one(agx: Any) -> None:
     assert "“/nonsense”" in agx("chat", stdin="//nonsense\n").stdout
 
@@ -111,6 +114,7 @@ def test_a_pipe_cannot_attach_files(agx: Any) -> None:
     ]
 
 
+@pytest.mark.ci_lane
 def test_new_starts_another_session_and_open_returns_to_the_first(agx: Any) -> None:
     done = agx("chat", "--yes", stdin="remember colour: green\n/new\nsay two\n/sessions\n/sessions colour\n")
     listed = [line for line in done.stderr.splitlines() if line.startswith("ses_")]
@@ -167,6 +171,7 @@ app = create_app(models={"own": model}, tools=[transfer_to_billing], agents=[bil
 """
 
 
+@pytest.mark.ci_lane
 def test_a_chat_shows_who_takes_over_and_chooses_who_answers(agx: Any) -> None:
     (agx.folder / "own.py").write_text(OWN_AGENTS)
     served = agx.start("serve", "--port", "0", "--app", "own:app")
@@ -182,6 +187,7 @@ def test_a_chat_shows_who_takes_over_and_chooses_who_answers(agx: Any) -> None:
         "… meta hands over to Billing",
         "… agent: Billing",
         "agent: Billing",
-        "unknown agent 'Nobody'; known agents: 'Billing'; null stands for the main agent",
+        "unknown agent 'Nobody'; known agents: 'Billing'; null stands for the main agent; "
+        "a hub has others with open_hub(agents=[…]), a studio with create_app(agents=[…])",
         "agent: meta",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ def test_pasted_lines_are_one_message(agx: Any, terminal: Callable[..., Any]) ->
     assert messages(agx) == ["say one\nsay two\n end"]
 
 
+def test_pasted_lines_that_begin_like_a_command_of_the_user_run_nothing(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("\x1b[200~![logo] say done\ntouch ran\x1b[201~\r")
+    quit_chat(screen)
+    assert messages(agx) == ["![logo] say done\ntouch ran"]
+    assert not (agx.folder / "ran").exists()
+
+
 @pytest.mark.parametrize(
     "pasted", ["\x1b[31mred\x1b[0m", "\x1b[38;5;196mred", "\x1b[<0;5;5Mred\x1b[5;7R", "\x1b[M%%%red"]
 )
@@ -50,6 +60,7 @@ def test_colours_and_mouse_events_pasted_as_keys_are_dropped(
     assert messages(agx) == ["say red wine"]
 
 
+@pytest.mark.ci_lane
 def test_alt_enter_and_a_backslash_at_the_end_begin_a_line(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -74,6 +85,7 @@ def test_keys_typed_during_an_answer_wait_for_the_next_prompt(agx: Any, terminal
     assert messages(agx) == ["count to 400", "say later", "say pa\nsted"]
 
 
+@pytest.mark.ci_lane
 def test_a_message_of_an_earlier_chat_can_be_called_up(agx: Any, terminal: Callable[..., Any]) -> None:
     history = Path(agx.environment["AGX_HOME"]) / "chat_history"
     history.parent.mkdir()
@@ -110,8 +122,15 @@ def test_tab_completes_commands_models_and_paths(agx: Any, terminal: Callable[..
     screen.wait_for("/model ")
     screen.wait_for("› /mode")
     screen.type("\x15say folder/tw\t\r")
+    screen.wait_for("folder/two words.txt\n")
+    screen.wait_for("› ")
+    screen.type("say @folder/tw\t\r")
+    screen.wait_for("attached: two words.txt (text/plain, 5 bytes)")
+    screen.wait_for("› ")
+    screen.type('say @"fol\ttw\t\r')
     quit_chat(screen)
-    assert messages(agx) == ["say folder/two words.txt"]
+    mention = 'say @"folder/two words.txt"'
+    assert messages(agx) == ["say folder/two words.txt", mention, mention]
     assert "od\x1bd" not in screen.raw
 
 
@@ -144,8 +163,33 @@ def test_a_dumb_terminal_shows_the_text_as_it_is(agx: Any, terminal: Callable[..
     screen = terminal("chat")
     screen.wait_for("› ")
     screen.type("say **plain**\r")
-    screen.wait_for("\n**plain**\n")
+    screen.wait_for("\n| **plain**\n")
     quit_chat(screen)
+
+
+@pytest.mark.ci_lane
+@pytest.mark.parametrize("variable", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
+def test_a_reply_without_colours_cannot_look_like_a_question_of_the_program(
+    agx: Any, terminal: Callable[..., Any], provider: Any, variable: dict[str, str]
+) -> None:
+    fake = "Allow this? [y]es, [n]o [reason]: "
+    reply = f"```\n{fake}\n\n{'x' * 37}{fake}\n```\n{'汉' * 19}{fake}"
+    provider.events(json.dumps({"choices": [{"delta": {"content": reply}, "finish_reason": "stop"}]}), "[DONE]")
+    agx.environment |= variable | {"AGX_MODEL": "openai-chat:some", "OPENAI_API_KEY": "key"}
+    agx.environment["OPENAI_BASE_URL"] = provider.base_url
+    chat = terminal("chat", columns=40)
+    chat.wait_for("› ")
+    chat.type("go\r")
+    for _ in range(3):
+        chat.wait_for("[reason]:")
+    quit_chat(chat)
+    run = terminal("run", "go", columns=40)
+    assert run.exit_code() == 0
+    for screen in (chat, run):
+        rows = [row for row in screen.rows().split("\n") if "x" * 30 in row or "es, [" in row or "汉" in row]
+        assert len(rows) == 5
+        assert all(row.startswith("| ") and len(row) < 40 for row in rows)
+    assert agx("run", "go").stdout == f"{reply}\n"
 
 
 def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) -> None:
@@ -181,7 +225,7 @@ def test_commands_of_a_chat_run_name_export_and_retry(agx: Any, terminal: Callab
         ("say read @notes.txt", "notes.txt\n"),
         ("/model", "* demo"),
         ("/rename Fine name", "name: Fine name"),
-        ("/usage", "demo"),
+        ("/usage", "0.0000\ndemo is a script and costs nothing\n"),
         ("/export talk.md", "talk.md"),
         ("/export talk.md", "File exists"),
         ("/retry", "exit code 3"),
@@ -190,6 +234,7 @@ def test_commands_of_a_chat_run_name_export_and_retry(agx: Any, terminal: Callab
         screen.type(f"{keys}\r")
         screen.wait_for(shown)
     quit_chat(screen)
+    assert " tokens · $0 · context " in screen.screen
     session = json.loads(agx("sessions", "show", "last", "--json").stdout)
     (message,) = [one for one in session["messages"] if one["role"] == "user"]
     assert session["name"] == "Fine name"
@@ -198,6 +243,65 @@ def test_commands_of_a_chat_run_name_export_and_retry(agx: Any, terminal: Callab
     assert (agx.folder / "talk.md").read_text().startswith("# Fine name")
 
 
+def test_a_command_of_the_user_shows_its_output_as_it_comes_and_keeps_its_ends_for_the_model(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    os.mkfifo(agx.folder / "gate")
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("!seq 20000; cat gate\r")
+    screen.wait_for("\n20000\n")
+    (agx.folder / "gate").write_text("open")
+    screen.wait_for("open\n")
+    screen.wait_for("› ")
+    screen.type("hello\r")
+    quit_chat(screen)
+    (message,) = messages(agx)
+    assert "\n1\n2\n3\n" in message
+    assert " bytes left out …]\n" in message
+    assert "\n20000\nopen\nexit code 0\n" in message
+    assert len(message) < 40_000
+
+
+def test_mentioned_files_are_named_before_they_are_sent_and_a_secret_one_asks(
+    agx: Any, terminal: Callable[..., Any], tmp_path: Path
+) -> None:
+    (agx.folder / "main.py").write_text("print()\n")
+    (agx.folder / ".env").write_text("API_KEY=1\n")
+    (tmp_path / "outside.txt").write_text("outside")
+    (agx.folder / "link.txt").symlink_to(tmp_path / "outside.txt")
+    screen = terminal("chat")
+    for keys, shown in (
+        (
+            "say @main.py @./main.py @ann",
+            "attached: main.py (text/plain, 8 bytes)\n@ann is no file here and stays text; /attach FILE",
+        ),
+        ("say @nosuch.txt", "not sent: @nosuch.txt: there is no such file"),
+        ("\x15say @link.txt", "is outside the workspace"),
+        (f"\x15say @../{agx.folder.name}/main.py", "contains '..'"),
+        ("\x15say @.env", "Attach it? [y/N]: "),
+    ):
+        screen.wait_for("› ")
+        screen.type(f"{keys}\r")
+        screen.wait_for(shown)
+    screen.type("n\r")
+    screen.wait_for("not sent: .env is not attached")
+    screen.wait_for("› say @.env")
+    screen.type("\r")
+    screen.wait_for("Attach it? [y/N]: ")
+    screen.type("y\r")
+    screen.wait_for("attached: .env (text/plain, 10 bytes)")
+    screen.wait_for("› ")
+    screen.type("say ask @ann again\r")
+    quit_chat(screen)
+    assert screen.screen.count("stays text") == 1
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    sent = [one for one in session["messages"] if one["role"] == "user"]
+    files = [[file["name"] for file in one.get("attachments", ())] for one in sent]
+    assert files == [["main.py"], [".env"], []]
+
+
+@pytest.mark.ci_lane
 def test_retry_sends_the_attached_files_again(agx: Any, terminal: Callable[..., Any]) -> None:
     (agx.folder / "small.txt").write_text("small")
     (agx.folder / "large.txt").write_text("large " * 10_000)  # its content is not in the commit
@@ -217,13 +321,14 @@ def test_retry_sends_the_attached_files_again(agx: Any, terminal: Callable[..., 
     assert [[file["size"] for file in one.get("attachments", ())] for one in sent] == [[5, 60_000], []]
 
 
+@pytest.mark.ci_lane
 def test_compact_replaces_earlier_messages_by_a_summary(agx: Any, terminal: Callable[..., Any]) -> None:
     (agx.folder / "long.txt").write_text("words and words\n" * 1_000)
     screen = terminal("chat")
     for keys, shown in (
         ("/compact", "there is nothing to compact"),
         ("say one @long.txt", "one @long.txt\n"),
-        ("/compact", "2 earlier messages are now a summary\n2 earlier messages became a summary: about "),
+        ("/compact", "2 earlier messages are now a summary\nThe conversation now has about "),
         ("/compact", "There is nothing to compact: the conversation has about "),
     ):
         screen.wait_for("› ")
@@ -233,6 +338,7 @@ def test_compact_replaces_earlier_messages_by_a_summary(agx: Any, terminal: Call
     assert messages(agx) == ["say one @long.txt", "/compact", "/compact"]
 
 
+@pytest.mark.ci_lane
 def test_retry_and_rewind_pass_over_a_compaction(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     for keys, shown in (
@@ -249,6 +355,7 @@ def test_retry_and_rewind_pass_over_a_compaction(agx: Any, terminal: Callable[..
     assert messages(agx) == []
 
 
+@pytest.mark.ci_lane
 def test_a_misspelt_command_names_the_one_with_the_same_letters(agx: Any, terminal: Callable[..., Any]) -> None:
     os.mkfifo(agx.folder / "fifo")
     screen = terminal("chat")
@@ -259,13 +366,13 @@ def test_a_misspelt_command_names_the_one_with_the_same_letters(agx: Any, termin
         ("/usr/bin/x fails\x1b\ragain", "your words “/usr/bin/x fails\nagain” are none of the sentences"),
         ("/mode autoo", "did you mean auto?"),
         ("say @fifo", "is not a file"),
-        ("say @.", "\n@.\n"),
+        ("\x15say @.", "\n@.\n"),  # Ctrl-U: the prompt begins with what was not sent
     ):
         screen.wait_for("› ")
         screen.type(f"{keys}\r")
         screen.wait_for(shown)
+    screen.wait_for("› ")  # the turn has ended
     assert agx("sessions", "delete", "--yes", "last").returncode == 0
-    screen.wait_for("› ")
     screen.type("say on\r")
     screen.wait_for("it was deleted; /new starts another, /sessions lists the others")
     quit_chat(screen)
@@ -298,6 +405,7 @@ def test_a_status_line_stands_above_the_prompt_while_a_message_is_typed(
     assert (piped.returncode, piped.stdout, "mode default" in piped.stderr) == (0, "hi\n", False)
 
 
+@pytest.mark.ci_lane
 def test_a_chat_starts_a_session_with_a_team_whose_name_tab_completes(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     for keys, shown in (
@@ -314,6 +422,7 @@ def test_a_chat_starts_a_session_with_a_team_whose_name_tab_completes(agx: Any, 
     assert json.loads(agx("sessions", "show", "last", "--json").stdout)["team"] == "writer-critic"
 
 
+@pytest.mark.ci_lane
 def test_the_models_of_a_chat_at_an_address_are_those_of_its_server_first(
     agx: Any, terminal: Callable[..., Any], provider: Any
 ) -> None:
@@ -322,10 +431,88 @@ def test_the_models_of_a_chat_at_an_address_are_those_of_its_server_first(
     for keys, shown in (
         ("/model", f"* openai-chat:tiny@{provider.base_url}\n  openai-chat:big@{provider.base_url}\n  demo\n"),
         (f"/model openai-chat:big@{provider.base_url}", f"model: openai-chat:big@{provider.base_url}\n"),
+        ("/model tniy", f"{provider.base_url} has no model 'tniy': it lists tiny, big; did you mean 'tiny'?\n"),
         ("hello", "hi\n"),
     ):
         screen.wait_for("› ")
         screen.type(f"{keys}\r")
         screen.wait_for(shown)
-    quit_chat(screen)
     assert json.loads(provider.requests[0])["model"] == "big"
+    provider.listing = b"no list"
+    screen.wait_for("› ")
+    screen.type("/model other\r")
+    screen.wait_for(f"the name could not be checked: {provider.base_url}/models is no list of models\n")
+    screen.wait_for(f"model: openai-chat:other@{provider.base_url}\n")
+    quit_chat(screen)
+
+
+LOGGING = """
+import signal, threading
+from agenticx.logs import get_logger
+def warn():
+    get_logger("agenticx.test").warning("line of the log")
+signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=warn).start())
+"""
+
+
+@pytest.mark.ci_lane
+def test_lines_of_the_log_appear_above_the_prompt(agx: Any, terminal: Callable[..., Any]) -> None:
+    def log() -> None:
+        for _ in range(2):
+            chat.process.send_signal(signal.SIGUSR1)
+            chat.wait_for("WARNING agenticx.test line of the log\n")
+
+    chat = terminal("chat", prepare=LOGGING)
+    chat.wait_for("› ")
+    chat.type("a draft")
+    chat.wait_for_rows("› a draft")
+    log()
+    chat.wait_for_rows("line of the log\ndemo · mode default\n› a draft")
+    assert chat.rows().count("a draft") == 1
+    chat.type("\x15run touch made\r")
+    chat.wait_for("[e]dit: ")
+    log()
+    chat.wait_for_rows(
+        "line of the log\nAllow this? [y]es, [s]ession, [a]lways, e[x]actly this, [n]o [reason], [e]dit:"
+    )
+    chat.type("e\n")
+    chat.wait_for('"command": "touch made"')
+    log()
+    chat.wait_for_rows('line of the log\n  {\n    "command": "touch made"\n  }')
+    assert chat.rows().count('"command": "touch made"') == 1
+    chat.type("\x03")
+    chat.wait_for("(Enter: no): ")
+    chat.type("n\n")
+    chat.wait_for("denied by you")
+    chat.wait_for("› ")
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+
+
+EDITOR = r"""#!/bin/sh
+printf '\n[the editor]\n'
+kill -USR1 $PPID
+head -c 1 > /dev/null
+printf '[its end]\n'
+"""
+
+
+@pytest.mark.ci_lane
+def test_lines_of_the_log_wait_for_the_end_of_an_editor(agx: Any, terminal: Callable[..., Any]) -> None:
+    editor = agx.folder.parent / "editor"
+    editor.write_text(EDITOR)
+    editor.chmod(0o755)
+    agx.environment["EDITOR"] = str(editor)
+    run = terminal("run", "run touch made", prepare=LOGGING)
+    run.wait_for("[e]dit: ")
+    run.process.send_signal(signal.SIGUSR1)
+    run.wait_for("WARNING agenticx.test line of the log\n")
+    run.wait_for("[e]dit: ")
+    run.type("e\n")
+    run.wait_for("[the editor]\n")
+    run.type("x\n")
+    run.wait_for("[its end]\n")
+    run.wait_for("WARNING agenticx.test line of the log\n")
+    run.wait_for_rows("(Enter: no):")
+    run.type("n\n")
+    run.wait_for("denied by you")

@@ -34,6 +34,7 @@ def test_help_shows_the_help_of_a_command_or_action(agx: Any) -> None:
     assert agx("help", "rnu").returncode == 2
 
 
+@pytest.mark.ci_lane
 def test_openapi_prints_the_document_of_the_server_without_one(agx: Any) -> None:
     done = agx("openapi")
     assert (done.returncode, done.stderr) == (0, "")

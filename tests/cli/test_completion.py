@@ -71,7 +71,7 @@ LINES = {
         ("agx chat --session la", ["last"]),
     ],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 def test_bash_completes_commands_actions_options_and_values(agx: Any, typed: str, expected: list[str]) -> None:
     script = agx("completion", "bash").stdout
     agx.environment |= {"OPENAI_API_KEY": "key", "PATH": f"{Path(sys.executable).parent}:{agx.environment['PATH']}"}
@@ -81,6 +81,7 @@ def test_bash_completes_commands_actions_options_and_values(agx: Any, typed: str
     assert sorted(set(done.stdout.split()) - {"-h", "--help"}) == expected
 
 
+@pytest.mark.ci_lane
 def test_sessions_are_read_without_making_or_owning_the_store(agx: Any) -> None:
     assert agx("completion", "--values", "session").stdout == "last\n"
     assert not Path(agx.environment["AGX_HOME"]).exists()

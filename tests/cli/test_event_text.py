@@ -318,7 +318,7 @@ def test_what_an_output_fails_to_show_is_written_plainly_and_logged(caplog: pyte
         '· error {\n  "text": "\\u00e9\\u001b",\n  "code": "x",\n  "fatal": false\n}\n'
         '? {\n  "id": "q",\n  "text": "Which\\u202e?"\n}\nYour answer: a⟨U+001B⟩b\n'
     )
-    assert caplog.text.count("output failed and is written plainly") == 5
+    assert caplog.text.count("output failed and is written plainly") == 6
     assert caplog.text.count("Traceback") == 1
 
 

@@ -47,6 +47,7 @@ def test_a_key_is_stored_listed_used_and_removed(agx: Any, tmp_path: Path) -> No
     assert agx("models").stdout.split()[0] == "demo"
 
 
+@pytest.mark.ci_lane
 def test_without_an_action_the_keys_are_listed_with_the_way_to_change_them(agx: Any) -> None:
     advice = "agx keys: `agx keys set PROVIDER` stores a key, `agx keys remove PROVIDER` removes it; "
     assert agx("keys", "set", "anthropic", stdin=KEY).returncode == 0
@@ -57,6 +58,7 @@ def test_without_an_action_the_keys_are_listed_with_the_way_to_change_them(agx: 
     )
 
 
+@pytest.mark.ci_lane
 def test_the_environment_takes_precedence_and_is_not_changed(agx: Any) -> None:
     agx.environment["GROQ_API_KEY"] = "canary-in-the-environment"
     done = agx("keys", "set", "groq", stdin=KEY)
@@ -101,6 +103,7 @@ def test_mistakes_are_usage_errors_that_say_what_is_right(
     assert not (tmp_path / "home" / "keys.json").exists()
 
 
+@pytest.mark.ci_lane
 def test_a_damaged_file_is_an_error_of_every_command_that_needs_it(agx: Any, tmp_path: Path) -> None:
     agx("keys", "set", "groq", stdin=KEY)
     path = tmp_path / "home" / "keys.json"

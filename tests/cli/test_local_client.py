@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.cli.client.base import SessionOptions
 from agenticx.cli.client.local import LocalClient
-from agenticx.llms import ScriptedModel
-from agenticx.llms.model_cache import NamedModels
-from agenticx.messages import UserMessage
+from agenticx.llms import NamedModels, ScriptedModel
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.sessions import MemoryStore
 from agenticx.settings import load_settings

@@ -58,6 +58,17 @@ def test_a_full_disk_is_reported(agx: Any, words: tuple[str, ...]) -> None:
     assert "No space left on device" in done.stderr
 
 
+def test_a_store_that_cannot_be_written_is_named_and_doctor_reports_its_folder(agx: Any) -> None:
+    pytest.importorskip("resource")
+    assert agx("run", "say hi").returncode == 0
+    no_space = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+    home = agx.environment["AGX_HOME"]
+    listed, checked = agx("sessions", "list", prepare=no_space), agx("doctor", prepare=no_space)
+    assert (listed.returncode, checked.returncode) == (1, 1)
+    assert listed.stderr.startswith(f"agx: '{home}/sessions.db' cannot be opened, as '{home}/")
+    assert f"home         AGX_HOME is '{home}', in which nothing can be written: " in checked.stdout
+
+
 def test_a_disk_that_fills_before_the_first_message_stores_nothing_and_the_turn_runs(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:

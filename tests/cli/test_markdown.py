@@ -10,12 +10,14 @@ from collections.abc import Iterable
 import pytest
 from rich.console import Console
 
+from agenticx.cli.terminal.drawn_lines import LinesAtCursor
 from agenticx.cli.terminal.markdown_output import MarkdownStream
 from tests.support.lanes import Count
 from tests.support.screen import Screen
 from tests.support.timeouts import slowdown
 
 WIDTH = 60
+CONSOLE = Console(force_terminal=True, width=WIDTH)
 TEXT = """\
 # A title
 Some **bold** and `inline` text with <angle brackets> and a [link](http://example.com/page) &amp; more of it.
@@ -86,7 +88,8 @@ his/terminal/can/hold
 def shown(parts: Iterable[str], *, height: int = 24) -> str:
     """Return the screen after a message that arrives in these parts, with a frame after each."""
     screen = Screen(WIDTH)
-    stream = MarkdownStream(Console(force_terminal=True, width=WIDTH, height=height), screen.write)
+    console = Console(force_terminal=True, width=WIDTH, height=height)
+    stream = MarkdownStream(console, LinesAtCursor(console, screen.write))
     for part in parts:
         stream.feed(part)
         stream.draw()
@@ -154,7 +157,7 @@ def test_no_control_character_reaches_the_terminal() -> None:
         "a\x1b]0;t\x07\x9b2J\u202e &#x1b;[2J &#8238; &#x9b; [l](http://x/&#27;c)\n\n```x&#27;\n\x1b[2J&#27;\n```\n"
     )
     raw: list[str] = []
-    stream = MarkdownStream(Console(force_terminal=True, width=WIDTH), raw.append)
+    stream = MarkdownStream(CONSOLE, LinesAtCursor(CONSOLE, raw.append))
     stream.feed(hostile)
     stream.finish()
     left = re.sub(r"\x1b\[[0-9;]*[mAGJ]", "", "".join(raw))
@@ -165,12 +168,12 @@ def test_no_control_character_reaches_the_terminal() -> None:
 
 def test_a_note_inside_a_block_of_code_does_not_end_it() -> None:
     screen = Screen(WIDTH)
-    stream = MarkdownStream(Console(force_terminal=True, width=WIDTH), screen.write)
+    stream = MarkdownStream(CONSOLE, LinesAtCursor(CONSOLE, screen.write))
     stream.feed("```python\nfirst\nsec")
     assert stream.hold_word() == "sec"
     assert stream.finish() == "```python\n"
     assert screen.text() == "  first\n"
-    stream = MarkdownStream(Console(force_terminal=True, width=WIDTH), screen.write)
+    stream = MarkdownStream(CONSOLE, LinesAtCursor(CONSOLE, screen.write))
     stream.feed("```python\nsecond\n```\n**end**")
     assert stream.finish() == ""
     assert screen.text() == "  first\n  second\n\nend\n"
@@ -178,7 +181,7 @@ def test_a_note_inside_a_block_of_code_does_not_end_it() -> None:
 
 def test_text_that_only_grows_is_only_appended() -> None:
     raw: list[str] = []
-    stream = MarkdownStream(Console(force_terminal=True, width=WIDTH), raw.append)
+    stream = MarkdownStream(CONSOLE, LinesAtCursor(CONSOLE, raw.append))
     for word in ("one", " two", " three\nfour"):
         stream.feed(word)
         stream.draw()
@@ -190,7 +193,7 @@ def test_text_that_only_grows_is_only_appended() -> None:
 def test_a_long_text_that_arrives_at_once_is_shown_without_long_work() -> None:
     text = "".join(f"- entry {number} of a list\n" for number in range(40_000)) + "**end**"
     raw: list[str] = []
-    stream = MarkdownStream(Console(force_terminal=True, width=WIDTH), raw.append)
+    stream = MarkdownStream(CONSOLE, LinesAtCursor(CONSOLE, raw.append))
     stream.feed(text)
     began = time.process_time()
     stream.finish()

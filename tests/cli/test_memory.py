@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agenticx.knowledge.memory import UserMemory
+from agenticx.knowledge import UserMemory
 
 
 def test_entries_are_listed_and_removed(agx: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.foreign_text import MATERIAL, frame_text
+from agenticx.untrusted_text import MATERIAL, frame_text
 from tests.support.wires import files
 
 NOTHING = {"input_tokens": None, "output_tokens": None, "cached_tokens": None, "reasoning_tokens": None}

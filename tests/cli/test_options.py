@@ -28,7 +28,8 @@ def made(request: pytest.FixtureRequest, agx: Any) -> tuple[Any, subprocess.Comp
 def test_a_run_makes_options_whose_files_can_be_read(made: tuple[Any, subprocess.CompletedProcess[str]]) -> None:
     shell, done = made
     answer = re.fullmatch(
-        r"Option 1 \(demo\): index.html \((\S+) bytes\)\nOption 2 \(demo\): index.html \((\S+) bytes\)\n", done.stdout
+        r"- Option 1 \(demo\): index.html \((\S+) bytes\)\n- Option 2 \(demo\): index.html \((\S+) bytes\)\n",
+        done.stdout,
     )
     assert (done.returncode, answer is not None) == (0, True), done
     assert answer is not None
@@ -88,6 +89,7 @@ def _notes(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if not line.startswith("instructions:")]
 
 
+@pytest.mark.ci_lane
 def test_models_make_options_as_json_lines(agx: Any) -> None:
     done = agx("run", "--json", "--variants", "demo, demo", *TASK)
     events = [json.loads(line) for line in done.stdout.splitlines()]

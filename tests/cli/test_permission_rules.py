@@ -45,6 +45,7 @@ def test_rules_are_added_listed_and_removed(agx: Any) -> None:
     assert rows(agx) == [everywhere]
 
 
+@pytest.mark.ci_lane
 def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_refused(agx: Any) -> None:
     for words, why in {
         ("allow", "bash_exec"): "it covers all commands",
@@ -132,6 +133,7 @@ def test_a_rule_is_tried_on_past_sessions(agx: Any) -> None:
     assert agx("permissions", "replay", "allow edit", "--since", "soon").returncode == 2
 
 
+@pytest.mark.ci_lane
 def test_a_chat_lists_the_rules_that_hold_and_removes_them(agx: Any, terminal: Callable[..., Any]) -> None:
     agx("permissions", "add", "deny bash_exec command=curl", "--user")
     agx("permissions", "add", "deny web_fetch", "--cwd", "/")

@@ -18,8 +18,7 @@ import pytest
 
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.llms.model_catalog import ModelFacts
-from agenticx.sandbox.options import SandboxOptions
-from agenticx.sandbox.probe import find_sandbox
+from agenticx.sandbox import SandboxOptions, find_sandbox
 from agenticx.sessions import SqliteStore
 from tests.support.database_versions import set_version
 from tests.support.timeouts import PATIENCE
@@ -172,6 +171,7 @@ def test_every_command_refuses_a_home_that_others_may_change(agx: Any, tmp_path:
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}")
 
 
+@pytest.mark.ci_lane
 def test_what_a_group_may_change_is_logged_and_reported_by_doctor(agx: Any, tmp_path: Any) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)

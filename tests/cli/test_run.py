@@ -16,9 +16,10 @@ import pytest
 from pydantic import ValidationError
 
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS
-from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.testing import check_grammar, outline
+from agenticx.untrusted_text import MATERIAL, frame_text
 from studio.routes.turns import StartTurnBody
+from tests.support.closed_port import closed_port
 from tests.support.timeouts import PATIENCE
 
 TOO_LONG = "a message has at most 4,000,000 characters; put longer text into a file"
@@ -61,6 +62,7 @@ def test_an_agents_file_that_is_left_out_is_named_by_run_and_doctor(agx: Any) ->
     assert finding in agx("doctor").stdout
 
 
+@pytest.mark.ci_lane
 def test_the_log_of_a_turn_is_shown_only_if_its_level_was_set(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     assert "llm_call" not in agx("run", "read a.txt").stderr
@@ -99,6 +101,7 @@ def test_a_file_as_input_comes_after_the_task(agx: Any) -> None:
         assert agx("run", "say", stdin=file.fileno()).stdout == "alpha\n"
 
 
+@pytest.mark.ci_lane
 def test_an_open_pipe_that_brings_nothing_is_left_alone(agx: Any) -> None:
     with agx.start("run", "say alone", stdin=subprocess.PIPE) as process:
         out, err = process.stdout.read(), process.stderr.read()
@@ -119,6 +122,13 @@ def test_a_base_url_with_the_demo_is_a_usage_error(agx: Any, command: list[str])
     done = agx(*command, "--base-url", "http://127.0.0.1:9/v1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("agx: --base-url cannot be used with demo, which is offline; ")
+
+
+@pytest.mark.parametrize("options", [[], ["--model", "tiny"]])
+def test_a_base_url_that_is_no_address_is_refused_before_it_is_asked(agx: Any, options: list[str]) -> None:
+    done = agx("run", "say hi", "--base-url", "127.0.0.1:8080/v1", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "agx: '127.0.0.1:8080/v1' is not an address such as http://127.0.0.1:8080/v1\n"
 
 
 CUT = '{"choices": [{"index": 0, "delta": {"content": "half an ans"}, "finish_reason": "length"}]}'
@@ -142,33 +152,28 @@ def test_an_empty_reply_and_a_cut_one_are_pointed_out(
     agx: Any, provider: Any, chunk: str, out: str, note: str, bare_note: str
 ) -> None:
     provider.events(chunk, "[DONE]")
-    done = agx("run", "hello", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    done = agx("run", "hello", "--model", "openai-chat:tiny", "--base-url", provider.base_url)
     assert (done.returncode, done.stdout, done.stderr) == (0, out, f"{note}\n")
-    done = agx("model", "call", "openai-chat:x", "hello", "--base-url", provider.base_url)
+    done = agx("model", "call", "openai-chat:tiny", "hello", "--base-url", provider.base_url)
     assert (done.returncode, done.stdout, done.stderr) == (0, out, f"{bare_note}\n")
 
 
 def test_a_refused_connection_to_this_machine_fails_at_once(agx: Any) -> None:
-    agx.environment["OLLAMA_HOST"] = f"127.0.0.1:{unused_port()}"
-    done = agx("run", "hello", "--model", "ollama:qwen3")
+    with closed_port() as port:
+        agx.environment["OLLAMA_HOST"] = f"127.0.0.1:{port}"
+        done = agx("run", "hello", "--model", "ollama:qwen3")
     assert (done.returncode, done.stdout) == (1, "")
     assert "retry" not in done.stderr
-    assert done.stderr.endswith("; is Ollama running?\n")
-
-
-def unused_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    assert done.stderr.endswith(" could not be reached: nothing listens there; is Ollama running?\n")
 
 
 def test_retries_are_shown_with_their_number_and_wait(agx: Any, provider: Any) -> None:
     provider.status, provider.body = 503, b'{"error": {"message": "busy"}}'
     provider.headers["Retry-After"] = "1"
     agx.environment["AGX_LLM_ATTEMPTS"] = "2"
-    done = agx("run", "hello", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    done = agx("run", "hello", "--model", "openai-chat:tiny", "--base-url", provider.base_url)
     notes = done.stderr.splitlines()
-    assert notes[0] == "… openai-chat:x answered with HTTP 503: busy; retry 1 in 1 s"
+    assert notes[0] == "… openai-chat:tiny answered with HTTP 503: busy; retry 1 in 1 s"
     assert notes[1].startswith("error (provider.overloaded): ")
     assert len(provider.requests) == 2
 
@@ -361,6 +366,7 @@ def test_a_task_needs_no_quotes_and_a_misspelt_option_is_named(agx: Any) -> None
     assert done.stderr.endswith("unrecognized arguments: --modle; did you mean --model?\n")
 
 
+@pytest.mark.ci_lane
 def test_an_address_alone_is_asked_for_its_models(agx: Any, provider: Any) -> None:
     provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
     del agx.environment["AGX_MODEL"]
@@ -370,11 +376,12 @@ def test_an_address_alone_is_asked_for_its_models(agx: Any, provider: Any) -> No
     again = agx("run", "-c", "hello")
     assert (again.returncode, again.stdout, again.stderr) == (0, "hi\n", "")
     other = agx("run", "-c", "--base-url", provider.base_url, "-m", "openai-chat:big", "hello")
-    assert (other.returncode, other.stdout) == (0, "hi\n")
+    assert (other.returncode, other.stdout, other.stderr) == (0, "hi\n", "")
     assert [json.loads(request)["model"] for request in provider.requests] == ["tiny", "tiny", "big"]
     assert (Path(agx.environment["AGX_HOME"]) / "model_addresses").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.ci_lane
 def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, terminal: Callable[..., Any]) -> None:
     (agx.folder / "long.txt").write_text("words and words\n" * 1_000)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -394,11 +401,13 @@ def test_a_terminal_shows_what_is_waited_for_from_one_second_on(agx: Any, termin
         screen.wait_for("the turn was stopped")
 
 
+@pytest.mark.ci_lane
 def test_a_plain_model_name_at_an_address_is_that_of_a_server_that_speaks_chat(agx: Any, provider: Any) -> None:
     provider.events('{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}', "[DONE]")
     for name in ("plain", "deepseek-r1:8b"):
         done = agx("run", "--base-url", provider.base_url, "-m", name, "go")
         assert (done.returncode, done.stdout) == (0, "hi\n")
+        assert done.stderr == f"{provider.base_url} may have no model {name!r}: it lists tiny, big\n"
         done = agx("model", "call", name, "go", "--base-url", provider.base_url)
         assert (done.returncode, done.stdout) == (0, "hi\n")
     assert "1 call, tokens not reported" in agx("sessions", "show", "last").stdout
@@ -428,6 +437,7 @@ def test_a_misspelt_name_is_answered_with_the_one_that_may_be_meant(
     assert meant in done.stderr
 
 
+@pytest.mark.ci_lane
 def test_a_name_of_a_session_and_a_search_need_no_quotes(agx: Any) -> None:
     agx("run", "say", "hi")
     assert agx("sessions", "rename", "last", "My", "new", "name").returncode == 0

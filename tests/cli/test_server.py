@@ -34,6 +34,7 @@ def rows(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.ci_lane
 def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studio: CliStudio) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     done = agx("run", "read a.txt", "--json")
@@ -116,6 +117,7 @@ def test_a_question_of_the_server_is_answered_at_the_terminal(
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
+@pytest.mark.ci_lane
 def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
     agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
@@ -183,6 +185,7 @@ def test_an_option_that_only_a_local_turn_can_apply_is_refused(agx: Any, studio:
     assert f"agx: --max-tool-rounds cannot be used here: the server at http://127.0.0.1:{studio.port}" in done.stderr
 
 
+@pytest.mark.ci_lane
 def test_a_session_keeps_the_address_of_its_model_which_only_a_command_line_can_give(
     agx: Any, studio: CliStudio, provider: Any
 ) -> None:
@@ -240,9 +243,9 @@ def test_a_chat_whose_session_is_busy_prints_how_to_show_the_running_turn(
     (session,) = studio.call("GET", "/api/sessions")["sessions"]
     studio.call("POST", f"/api/sessions/{session['id']}/turns", {"input": WRITE})
     screen.type("say two\n")
-    screen.wait_for(f"; /open {session['id']} shows it\n")
-    screen.wait_for("› ")
-    screen.type(f"/open {session['id']}\n")
+    screen.wait_for("a turn of another window runs in this session: /stop ends it, /open last shows it here\n")
+    screen.wait_for("› say two")
+    screen.type("\x15/open last\n")
     screen.wait_for(PROMPT)
     screen.type("y\n")
     screen.wait_for("← file_write ok")
@@ -251,6 +254,7 @@ def test_a_chat_whose_session_is_busy_prints_how_to_show_the_running_turn(
     assert screen.exit_code() == 0
 
 
+@pytest.mark.ci_lane
 def test_a_question_survives_a_server_that_is_killed_and_restarted(
     agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
@@ -265,6 +269,7 @@ def test_a_question_survives_a_server_that_is_killed_and_restarted(
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
+@pytest.mark.ci_lane
 def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_and_shown(
     agx: Any, studio: CliStudio
 ) -> None:
@@ -294,6 +299,7 @@ def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx:
     assert "handed_back" not in agx("sessions", "export", session).stdout
 
 
+@pytest.mark.ci_lane
 def test_a_search_query_may_be_any_bytes(agx: Any) -> None:
     served = CliStudio(agx)
     try:
@@ -313,6 +319,31 @@ def test_the_error_for_an_unresponsive_server_has_its_process_id() -> None:
             asyncio.run(server.request_json("GET", "/api/models"))
 
 
+def test_the_keys_of_a_terminal_are_sent_to_another_terminal_and_to_no_studio(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-terminal")
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def send() -> None:
+        path = tmp_path / "terminal.sock"
+        studio = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with studio, await asyncio.start_unix_server(answer, path):
+            port = studio.sockets[0].getsockname()[1]
+            for server in (ServerEndpoint("127.0.0.1", port, "token"), ServerEndpoint.of_terminal(path, 7)):
+                await server.request_json("POST", "/api/sessions", {})
+
+    asyncio.run(send())
+    assert [b"sk-of-this-terminal" in head for head in heads] == [False, True]
+
+
+@pytest.mark.ci_lane
 def test_sessions_are_read_beside_a_suspended_server_and_the_note_names_its_process(
     agx: Any, studio: CliStudio
 ) -> None:
@@ -411,6 +442,7 @@ def test_a_server_starts_while_the_key_of_its_model_is_missing(agx: Any) -> None
     assert served.process.returncode == 0
 
 
+@pytest.mark.ci_lane
 def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx: Any, studio: CliStudio) -> None:
     limits = pytest.importorskip("resource")
     if not hasattr(limits, "prlimit"):
@@ -428,6 +460,7 @@ def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx:
     assert agx("run", "say two", "--session", session).stdout == "two\n"
 
 
+@pytest.mark.ci_lane
 def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: CliStudio) -> None:
     process = agx.start("run", "count to 9999", "--json")
     printed = [json.loads(process.stdout.readline())]
@@ -445,6 +478,7 @@ def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: CliStud
     assert re.fullmatch(f"({lost})?(agx serve now runs at .*, through which this goes on\n)?", err)
 
 
+@pytest.mark.ci_lane
 def test_a_cut_stream_resumes_without_loss_or_repetition(agx: Any) -> None:
     with cutting_proxy() as proxy:
         served = CliStudio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
@@ -499,3 +533,38 @@ def cutting_proxy() -> Generator[Proxy]:
     proxy.listening.shutdown(socket.SHUT_RDWR)
     proxy.listening.close()
     thread.join()
+
+
+@pytest.mark.ci_lane
+def test_a_task_that_waits_can_be_given_to_the_running_turn_or_removed_by_the_page(
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
+) -> None:
+    asked = terminal("run", "Write a.txt with the text hi")
+    asked.wait_for("[e]dit: ")
+    (session,) = studio.call("GET", "/api/sessions")["sessions"]
+    queue = f"/api/sessions/{session['id']}/queue"
+    with agx.start("run", "-c", "say removed") as removed, agx.start("run", "-c", "say steered") as steered:
+        for run in (removed, steered):
+            assert run.stderr.readline().startswith("waiting for the turn that runs in this session")
+        ids = {message["input"]: message["message_id"] for message in studio.call("GET", queue)["messages"]}
+        studio.call("DELETE", f"{queue}/{ids['say removed']}")
+        assert removed.communicate(timeout=PATIENCE) == ("", "removed: say removed\n")
+        assert removed.returncode == 130
+        studio.call("PATCH", f"{queue}/{ids['say steered']}", {"when_busy": "steer"})
+        asked.type("y\n")
+        out, err = steered.communicate(timeout=PATIENCE)
+        assert (steered.returncode, out, err) == (0, "steered\n", "› say steered\n")
+    assert asked.exit_code() == 0
+
+
+@pytest.mark.ci_lane
+def test_a_task_that_waits_is_sent_again_if_the_studio_closes(agx: Any, studio: CliStudio) -> None:
+    with agx.start("run", "count to 9999") as counting:
+        counting.stdout.read(20)
+        with agx.start("run", "-c", "say on") as waiting:
+            assert waiting.stderr.readline().startswith("waiting for the turn that runs in this session")
+            studio.process.send_signal(signal.SIGTERM)
+            counting.communicate(timeout=PATIENCE)
+            out, err = waiting.communicate(timeout=PATIENCE)
+            assert (waiting.returncode, out) == (0, "on\n")
+            assert err == "no server has the sessions; this chat stores them and runs the turns itself\n"

@@ -14,7 +14,7 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.settings import load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.teams import AssistantAgent, SelectorGroupChat
 from agenticx.testing import ScriptedModel, call, collect, say, usage
 from tests.support.timeouts import PATIENCE
@@ -43,7 +43,6 @@ def shell(request: pytest.FixtureRequest, agx: Any) -> Iterator[Any]:
 
 
 @pytest.mark.ci_lane
-@pytest.mark.cases(quick=1)
 def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
     shell("run", "say one")
     assert " A new name  " in shell("sessions", "rename", "last", " A new name ").stdout
@@ -63,7 +62,6 @@ def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
 
 
 @pytest.mark.ci_lane
-@pytest.mark.cases(quick=1)
 def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell: Any) -> None:
     shell("run", "say one")
     shell("run", "Write a.txt with the text hi", "--session", "last", "--yes")
@@ -115,7 +113,6 @@ def test_rewind_takes_messages_back_with_their_files_and_undo_brings_them_back(s
 
 
 @pytest.mark.ci_lane
-@pytest.mark.cases(quick=1)
 def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     shell("run", "say one", "--cwd", str(tmp_path / "short"))
@@ -149,7 +146,7 @@ def test_a_session_is_forked_from_a_message(shell: Any) -> None:
     assert show(shell, whole)["forked_from"] == show(shell)["id"]
 
 
-@pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 def test_the_usage_of_models_is_summed(shell: Any, provider: Any) -> None:
     assert shell("sessions", "usage").stderr == "no model call was counted\n"
     shell("run", "say one")
@@ -164,6 +161,7 @@ def test_the_usage_of_models_is_summed(shell: Any, provider: Any) -> None:
     assert shell("sessions", "usage", "--since", "yesterday").returncode == 2
 
 
+@pytest.mark.ci_lane
 def test_the_usage_of_each_agent_of_a_session_is_shown_also_that_of_the_choice_of_a_speaker(agx: Any) -> None:
     asyncio.run(talk_in(Path(agx.environment["AGX_HOME"])))
     shown = agx("sessions", "show", "last").stdout
@@ -240,6 +238,7 @@ async def talk_in(home: Path) -> None:
             await team.run(task="Write about autumn.")
 
 
+@pytest.mark.ci_lane
 def test_the_sessions_of_a_chat_can_be_read_and_renamed_elsewhere(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -272,6 +271,7 @@ def test_the_sessions_of_a_chat_can_be_read_and_renamed_elsewhere(
     assert chat.exit_code() == 0
 
 
+@pytest.mark.ci_lane
 def test_reading_beside_an_owner_writes_nothing(agx: Any, terminal: Callable[..., Any]) -> None:
     agx("run", "say one")
     chat = terminal("chat")

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.sessions.store.sqlite.schema import SCHEMA_VERSION
 from agenticx.testing import check_grammar
-from tests.support.database_versions import set_version
+from tests.support.database_versions import set_version, version_of
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -37,6 +36,7 @@ def test_a_session_continues_in_another_process(agx: Any) -> None:
     assert len(ids(agx)) == 1
 
 
+@pytest.mark.ci_lane
 def test_last_is_the_most_recently_used_session(agx: Any) -> None:
     agx("run", "say one")
     agx("run", "say two")
@@ -47,7 +47,6 @@ def test_last_is_the_most_recently_used_session(agx: Any) -> None:
 
 @pytest.mark.ci_lane
 @pytest.mark.parametrize("noted", [True, False])
-@pytest.mark.cases(quick=1)
 def test_last_is_unset_once_its_session_is_deleted(agx: Any, noted: bool) -> None:
     agx("run", "say one")
     agx("run", "say two")
@@ -89,6 +88,7 @@ def test_last_is_a_usage_error_without_sessions(agx: Any) -> None:
     assert (done.returncode, done.stderr) == (2, "agx: there is no session yet; `agx run` and `agx chat` create one\n")
 
 
+@pytest.mark.ci_lane
 def test_a_session_keeps_its_folder(agx: Any, tmp_path: Path) -> None:
     agx("run", "say one")
     (tmp_path / "elsewhere").mkdir()
@@ -101,6 +101,7 @@ def test_a_session_keeps_its_folder(agx: Any, tmp_path: Path) -> None:
     assert f"works in {str(work)!r}; without --cwd it goes on there, and `agx sessions move ses_" in done.stderr
 
 
+@pytest.mark.ci_lane
 def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any) -> None:
     agx("run", "say one", "--permission-mode", "plan")
     assert "← file_write denied" in agx("run", "Write a.txt with the text hi", "--yes", "--session", "last").stderr
@@ -112,7 +113,6 @@ def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any
 @pytest.mark.ci_lane
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("command", [["run", "Write a.txt with the text hi"], ["chat"]])
-@pytest.mark.cases(quick=1)
 def test_mode_auto_is_not_resumed_where_nobody_can_be_asked(agx: Any, command: list[str]) -> None:
     agx("run", "say one", "--permission-mode", "auto")
     stdin = "Write a.txt with the text hi\nWrite b.txt with the text hi\n"
@@ -128,6 +128,7 @@ def test_mode_auto_is_not_resumed_where_nobody_can_be_asked(agx: Any, command: l
     assert (agx.folder / "a.txt").exists()
 
 
+@pytest.mark.ci_lane
 def test_a_new_session_of_a_pipe_keeps_the_mode_that_was_set(agx: Any) -> None:
     agx.environment["AGX_PERMISSION_MODE"] = "auto"
     agx("chat", stdin="say one\nWrite a.txt with the text hi\n")
@@ -166,6 +167,7 @@ def test_the_header_of_a_new_chat_says_that_it_is_in_mode_auto(terminal: Callabl
     assert screen.exit_code() == 130
 
 
+@pytest.mark.ci_lane
 def test_the_call_allowed_for_a_session_is_allowed_in_its_next_process(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", "run touch made")
     screen.wait_for("[e]dit: ")
@@ -280,6 +282,7 @@ def test_an_exported_file_has_mode_0600_and_overwrites_only_with_force(agx: Any)
     assert agx("sessions", "export", "last", "-o", "/dev/null").returncode == 0
 
 
+@pytest.mark.ci_lane
 def test_a_search_for_bytes_that_are_not_text_finds_nothing(agx: Any) -> None:
     agx("run", "say hello")
     done = agx("sessions", "list", "\udcff")
@@ -302,6 +305,7 @@ def test_a_session_that_cannot_be_read_can_be_deleted_by_its_id(agx: Any) -> Non
     )
 
 
+@pytest.mark.ci_lane
 def test_delete_removes_a_session_after_confirmation(agx: Any, terminal: Callable[..., Any]) -> None:
     agx("run", "say one")
     (session,) = ids(agx)
@@ -336,6 +340,7 @@ def test_a_killed_turn_ends_as_interrupted_and_the_session_continues(agx: Any) -
     assert agx("run", "say more", "--session", "last").stdout == "more\n"
 
 
+@pytest.mark.ci_lane
 def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
@@ -389,11 +394,12 @@ def test_a_turn_runs_unstored_with_a_note_while_another_terminal_keeps_the_sessi
 def test_a_database_of_another_version_is_left_unchanged_and_the_turn_runs_unstored(agx: Any) -> None:
     agx("run", "say one")
     database = Path(agx.environment["AGX_HOME"]) / "sessions.db"
+    version = version_of(database)
     set_version(database, 99)
     before = database.read_bytes()
     sentence = (
         f"{str(database)!r} has version 99 of the session database, and this AgenticX has version"
-        f" {SCHEMA_VERSION}; it was left unchanged. Use the AgenticX that wrote it, or another AGX_HOME\n"
+        f" {version}; it was left unchanged. Use the AgenticX that wrote it, or another AGX_HOME\n"
     )
     done = agx("run", "say two")
     assert (done.returncode, done.stdout, done.stderr) == (0, "two\n", f"this session is not stored: {sentence}")

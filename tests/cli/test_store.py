@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.sessions.store.blobs import BlobFolder
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import BlobFolder, PostgresStore
 from tests.support.commits import add_fact, append, delete
 from tests.support.postgres.cluster import Cluster
 from tests.support.postgres.stores import store_url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from base64 import b64encode
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.foreign_text import MATERIAL, frame_text
+from agenticx.untrusted_text import MATERIAL, frame_text
+from tests.support.program import LONG_HOLD
 from tests.support.wires import files
 
 WRITE = "Write note.txt with the text hi"
@@ -28,6 +30,7 @@ def test_a_question_is_shown_in_full_and_its_answer_decides(
     screen.wait_for("  tool     file_write (write)\n")
     screen.wait_for("+hi\n")
     screen.wait_for(PROMPT)
+    assert "\x1b[7;33mAllow this? " in screen.raw  # no text of the model is reversed
     assert not (agx.folder / "note.txt").exists()
     screen.type(keys)
     screen.wait_for("allowed by you" if written else "denied by you")
@@ -35,8 +38,9 @@ def test_a_question_is_shown_in_full_and_its_answer_decides(
     assert (agx.folder / "note.txt").exists() is written
 
 
+@pytest.mark.ci_lane
 def test_a_call_that_is_confirmed_is_shown_once(terminal: Callable[..., Any]) -> None:
-    screen = terminal("chat")
+    screen = terminal("chat", prepare=LONG_HOLD)
     screen.wait_for("› ")
     screen.type("run touch made\r")
     screen.wait_for(PROMPT)
@@ -50,6 +54,7 @@ def test_a_call_that_is_confirmed_is_shown_once(terminal: Callable[..., Any]) ->
     assert "→ bash_exec" not in screen.screen
 
 
+@pytest.mark.ci_lane
 def test_a_kind_of_calls_can_be_allowed_for_the_session_and_always(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -68,6 +73,7 @@ def test_a_kind_of_calls_can_be_allowed_for_the_session_and_always(agx: Any, ter
     screen.wait_for("› ")
     screen.type("Write a.txt with the text one\r")
     screen.wait_for("  kind     edit files in the workspace's own folder\n")
+    screen.wait_for(PROMPT)  # not before it is whole: what is typed would be shown within it
     screen.type("a\n")
     screen.wait_for("allowed by you always\n")
     screen.wait_for("› ")
@@ -75,7 +81,7 @@ def test_a_kind_of_calls_can_be_allowed_for_the_session_and_always(agx: Any, ter
     screen.wait_for("← file_write ok")
     screen.wait_for("› ")
     screen.type("run touch again\r")  # in a session that has no rules
-    screen.wait_for("e[x]actly this")
+    screen.wait_for("e[x]actly this, [n]o [reason], [e]dit: ")
     screen.type("x\n")
     screen.wait_for("← bash_exec ok")
     screen.wait_for("› ")
@@ -137,6 +143,7 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
 LONG_WORDS = " ".join(("a\tlink https://example.com/" + "a" * 90, "x" * 81, "汉字" * 60, "👩\u200d💻" * 50))
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("columns", [80, 0, 1, 2, 4, 8])
 @pytest.mark.cases(quick=1)
 def test_words_that_are_longer_than_a_line_are_shown_whole(
@@ -152,9 +159,10 @@ def test_words_that_are_longer_than_a_line_are_shown_whole(
     assert (replayed.exit_code(), replayed.screen.splitlines()[1]) == (0, LONG_WORDS)
     agx.environment["TERM"] = "dumb"
     chat = terminal("chat", "-c", columns=columns)
-    chat.wait_for(f"\n{LONG_WORDS}\n")
+    chat.wait_for("\n| a")
     chat.type("/quit\r")
     assert chat.exit_code() == 0
+    assert f"\n| {LONG_WORDS}\n" in re.sub(r"\n\| (?!a\t)", "", chat.screen)
 
 
 BROKEN_MARKDOWN = """
@@ -171,18 +179,20 @@ output.event_note = event_note
 """
 
 
+@pytest.mark.ci_lane
 def test_a_turn_goes_on_when_its_output_fails(agx: Any, terminal: Callable[..., Any]) -> None:
     chat = terminal("chat", prepare=BROKEN_MARKDOWN)
     chat.wait_for("› ")
-    chat.type("say **one** two three four five six\r")
+    chat.type("say **one**two\r")  # one word: a line of the log may come between two
+    chat.wait_for("\n**one**two\n")
     chat.wait_for("Markdown cannot be rendered and is written plainly")
-    chat.wait_for("two three four five six\n")
     chat.wait_for("› ")
     chat.type("\x04")
     assert chat.exit_code() == 0
     run = terminal("run", WRITE, "--yes", prepare=BROKEN_CALLS)
-    run.wait_for("output failed and is written plainly")
+    run.wait_for("I'll write note.txt.\n· tool_call {\n")
     run.wait_for('"name": "file_write"')
+    run.wait_for("output failed and is written plainly")
     run.wait_for("← file_write ok")
     assert run.exit_code() == 0
     assert (agx.folder / "note.txt").read_text() == "hi"
@@ -206,6 +216,8 @@ def test_the_arguments_that_the_user_edits_are_those_that_run(agx: Any, terminal
     screen.wait_for('allowed by you, with the arguments {"path": "note.txt", "content": "ho"}')
     assert screen.exit_code() == 0
     assert (agx.folder / "note.txt").read_text() == "ho"
+    shown = agx("sessions", "show", "last").stdout
+    assert '← The user ran this call with other arguments: {"path": "note.txt", "content": "ho"}' in shown
     modes, _, names = zip(
         *(line.partition(" ") for line in (agx.folder / "seen").read_text().splitlines()), strict=True
     )
@@ -213,6 +225,7 @@ def test_the_arguments_that_the_user_edits_are_those_that_run(agx: Any, terminal
     assert not any(Path(name.split()[-1]).exists() for name in names)
 
 
+@pytest.mark.ci_lane
 def test_arguments_can_be_edited_at_the_prompt(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -253,6 +266,7 @@ def test_nothing_typed_in_a_chat_before_a_question_answers_it(agx: Any, terminal
     assert not (agx.folder / "note.txt").exists()
 
 
+@pytest.mark.ci_lane
 def test_a_draft_typed_in_a_chat_before_a_question_waits_for_the_next_prompt(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
@@ -269,14 +283,17 @@ def test_a_draft_typed_in_a_chat_before_a_question_waits_for_the_next_prompt(
 
 
 @pytest.mark.promise("E2")
-def test_a_paste_at_a_question_is_read_as_if_it_was_typed(agx: Any, terminal: Callable[..., Any]) -> None:
+def test_a_paste_at_a_question_answers_it_only_if_it_is_one_line(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
     screen.type(WRITE + "\r")
     screen.wait_for(PROMPT)
     screen.type("\x1b[201~y\n")  # the end of a paste that began before the question
     screen.wait_for(AGAIN)
-    screen.type("\x1b[200~y\n \x1b[201~")
+    for paste in ("\x1b[200~y\n \x1b[201~", "always\nmore", "a\nb\nc\n"):
+        screen.type(paste)
+        screen.wait_for(AGAIN)
+    screen.type("\x1b[200~y\x1b[201~\n")
     screen.wait_for("allowed by you")
     screen.wait_for("› ")
     assert (agx.folder / "note.txt").read_text() == "hi"
@@ -291,18 +308,26 @@ def test_a_paste_at_a_question_is_read_as_if_it_was_typed(agx: Any, terminal: Ca
 @pytest.mark.parametrize("end", ["y\n\x1b[201~", "y\ny\n\x1b[201~\n", "y\n"])
 @pytest.mark.cases(quick=1)
 def test_the_rest_of_a_paste_that_began_before_a_question_does_not_answer_it(
-    agx: Any, terminal: Callable[..., Any], end: str
+    agx: Any, terminal: Callable[..., Any], provider: Any, end: str
 ) -> None:
-    screen = terminal("chat")
+    arguments = json.dumps({"path": "note.txt", "content": "hi"})
+    call = {"index": 0, "id": "call_0", "type": "function", "function": {"name": "file_write", "arguments": arguments}}
+    asks = json.dumps({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
+    provider.hold = True  # so that the paste begins before the question
+    provider.events('{"choices": [{"delta": {"content": "I begin."}}]}', rest=[asks, "[DONE]"])
+    screen = terminal("chat", "--model", "openai-chat:x", "--base-url", provider.base_url)
     screen.wait_for("› ")
-    screen.type(f"think about {'peace ' * 99} and then {WRITE}\r")
-    screen.wait_for("I was asked to think")
+    screen.type("go\r")
+    screen.wait_for("I begin.")
     screen.type("\x1b[200~first\n")
+    provider.released.set()
     screen.wait_for(PROMPT)
     screen.type(end)
     screen.wait_for(AGAIN)
+    provider.events('{"choices": [{"delta": {"content": "No then."}, "finish_reason": "stop"}]}', "[DONE]")
     screen.type("n\n")
     screen.wait_for("denied by you")
+    screen.wait_for("No then.")
     screen.wait_for("› ")
     assert not (agx.folder / "note.txt").exists()
 
@@ -318,6 +343,7 @@ def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., A
     assert not (agx.folder / "note.txt").exists()
 
 
+@pytest.mark.ci_lane
 def test_an_unanswered_question_is_denied_after_its_timeout(agx: Any, terminal: Callable[..., Any]) -> None:
     agx.environment["AGX_CONFIRM_TIMEOUT_SECONDS"] = "2"  # so that the question is seen before
     screen = terminal("run", WRITE)
@@ -419,6 +445,7 @@ def test_the_history_file_of_a_chat_has_mode_0600(agx: Any, terminal: Callable[.
     assert history.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.ci_lane
 def test_files_attached_in_a_chat_are_sent_with_the_next_message_only(
     agx: Any, terminal: Callable[..., Any], provider: Any
 ) -> None:

@@ -41,6 +41,15 @@ def test_a_line_or_the_number_of_an_option_answers(
     assert answer in agx("sessions", "export", "last", "--format", "markdown").stdout
 
 
+def test_all_lines_of_a_paste_are_the_answer(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", ASK)
+    screen.wait_for(PROMPT)
+    screen.type("1\nand more of it\n")
+    screen.wait_for("answered by you: 1 and more of it")
+    assert screen.exit_code() == 0
+    assert result_of(agx) == "1 and more of it"
+
+
 @pytest.mark.promise("E2")
 def test_what_was_typed_before_is_no_answer_and_end_of_input_gives_none(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", ASK, typed="1\n")

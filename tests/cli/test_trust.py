@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.ci_lane
 def test_files_are_trusted_without_a_terminal_by_yes_alone_listed_and_removed(agx: Any, tmp_path: Path) -> None:
     file, digest = agx.folder / "AGENTS.md", hashlib.sha256(b"Use tabs.").hexdigest()[:12]
     assert agx("trust").stderr == "agx trust: no AGENTS.md applies in this folder\n"
@@ -61,8 +62,8 @@ def test_at_a_terminal_the_content_is_shown_and_what_was_shown_is_trusted(
     screen.wait_for("Trust this content? [y/N]: ")
     file.write_text("Something else.")
     screen.type("y\n")
-    screen.wait_for("is trusted from now on")
-    assert screen.exit_code() == 0
+    screen.wait_for(", which was shown, is trusted, what it has now is not; `agx trust` shows that\n")
+    assert screen.exit_code() == 1
     screen = terminal("chat")
     screen.wait_for("instructions: AGENTS.md\n")
     screen.wait_for("not trusted yet: AGENTS.md; `agx trust` there changes that\n")
@@ -86,3 +87,19 @@ def test_a_question_at_a_terminal_is_answered_once_the_file_is_trusted_in_anothe
     assert (agx.folder / "made").exists()
     chat.type("\x04")
     assert chat.exit_code() == 0
+
+
+@pytest.mark.ci_lane
+def test_a_question_that_waits_is_asked_anew_once_the_file_is_trusted(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "AGENTS.md").write_text("Use tabs.")
+    run = terminal("run", "Write note.txt with the text hi")
+    run.wait_for("AGENTS.md counts as written by others until you trust it")
+    run.wait_for("[e]dit: ")
+    assert agx("trust", "--yes").returncode == 0
+    run.wait_for("\n  The reasons for the question have changed: it is asked anew.")
+    at = len(run.screen)
+    run.wait_for("[e]dit: ")
+    run.type("y\n")
+    run.wait_for("← file_write ok")
+    assert run.exit_code() == 0
+    assert "AGENTS.md" not in run.screen[at:]

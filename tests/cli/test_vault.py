@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import VaultRegistry
 from tests.support.knowledge.embedding_server import embedding_server
 
 
@@ -130,6 +130,7 @@ arm(Path("control"), "ENOSPC", {nth}, seconds=6000)
 """
 
 
+@pytest.mark.ci_lane
 def test_a_vault_that_cannot_be_removed_is_an_error(agx: Any, notes: Path, tmp_path: Path) -> None:
     agx("vault", "add", str(notes))
     vaults = tmp_path / "home/vaults"
@@ -205,10 +206,17 @@ def test_a_vault_keeps_its_name_and_an_index_that_is_made_anew_is_said(agx: Any,
     assert (asked.startswith("agx ask: the folder"), asked.count("missing"), "WARNING" in asked) == (True, 1, False)
 
 
+@pytest.mark.ci_lane
 def test_the_mode_of_a_prompt_is_explained(agx: Any) -> None:
     explained = json.loads(agx("mode", "explain", "What do my notes say about the lease?", "--vault", "--json").stdout)
-    assert explained == {"kind": "vault", "reason": "it asks about the person's notes", "certain": True}
+    assert explained == {"kind": "vault", "reason": "it asks about your notes", "certain": True}
     assert agx("mode", "explain", "Hello!").stdout == "chat: it is small talk\n"
+
+
+def test_a_message_for_notes_is_not_sent_without_a_vault(agx: Any) -> None:
+    done = agx("chat", stdin="/vault When does it end?\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "not sent: there is no vault of notes; `agx vault add PATH` adds one\n"
 
 
 @pytest.mark.ci_lane
@@ -266,6 +274,7 @@ def test_search_by_meaning_is_set_up_at_the_command_line(agx: Any, notes: Path) 
     assert "name one in AGX_EMBEDDING_MODEL" in agx("vault", "embeddings", "Notes").stderr
 
 
+@pytest.mark.ci_lane
 def test_citations_of_several_vaults_name_them_and_an_unknown_number_is_said(
     agx: Any, notes: Path, provider: Any
 ) -> None:

@@ -72,6 +72,7 @@ async def test_a_server_that_never_syncs_is_detected(tmp_path: Path, rng: random
     assert any("lost event" in one for one in found), found
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("A4")
 async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) -> None:
     trace, control = tmp_path / "trace", tmp_path / "control"
@@ -97,6 +98,7 @@ async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) 
     assert any("lost event" in one for one in found), found
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("A5")
 @pytest.mark.parametrize("broken", [None, "takes no lock"])
 @pytest.mark.cases(quick=1)

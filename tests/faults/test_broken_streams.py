@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
@@ -24,10 +23,10 @@ from tests.support.server import heartbeats, slow_readers, stream_checks
 from tests.support.server.agx_processes import agx_serve
 from tests.support.server.running_studio import RunningStudio, note, running_studio
 from tests.support.server.shutdown import ShutdownScenario
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 from tests.support.turn_player import Player
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane]
 
 TRIES = 20
 
@@ -37,7 +36,6 @@ def break_(studio: RunningStudio, mutant: str) -> None:
 
 
 @pytest.mark.promise("A6")
-@pytest.mark.ci_lane
 async def test_a_server_that_reads_the_whole_log_to_resume_is_detected(tmp_path: Path) -> None:
     figures = await large_log_figures(tmp_path / "home", 30_000, resumes=1, broken="reads the whole log to resume")
     assert any(found.startswith("memory") for found in figures.findings()), figures
@@ -48,7 +46,6 @@ async def test_a_server_that_reads_the_whole_log_to_resume_is_detected(tmp_path:
     ("mutant", "words"),
     [("skips an event after a reconnect", "came 0 times"), ("repeats an event after a reconnect", "came 2 times")],
 )
-@pytest.mark.cases(quick=1)
 async def test_cursors_that_are_off_by_one_are_detected_by_reconnecting_readers(
     tmp_path: Path, mutant: str, words: str
 ) -> None:
@@ -70,7 +67,6 @@ async def test_cursors_that_are_off_by_one_are_detected_by_reconnecting_readers(
         ("fails at an odd cursor", AssertionError, " 500 "),
     ],
 )
-@pytest.mark.cases(quick=1)
 async def test_a_wrong_response_to_an_odd_cursor_is_detected(
     tmp_path: Path, mutant: str, error: type[Exception], words: str | None
 ) -> None:
@@ -91,7 +87,6 @@ async def test_a_wrong_response_to_an_odd_cursor_of_all_sessions_is_detected(tmp
 
 
 @pytest.mark.promise("B3")
-@pytest.mark.ci_lane
 async def test_an_unbounded_queue_for_each_reader_is_detected(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", mutant="queues for each reader") as served:
         assert await slow_readers.memory_growth_for_stopped_readers(served, 16) > slow_readers.MAX_MEMORY
@@ -112,7 +107,6 @@ async def test_a_server_that_drops_no_stalled_reader_is_detected(tmp_path: Path)
         ("stops the turn of a disconnected reader", "turns", [0]),
     ],
 )
-@pytest.mark.cases(quick=1)
 async def test_a_leak_after_aborted_readers_is_detected(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:
@@ -138,20 +132,18 @@ async def test_a_leak_after_aborted_readers_is_detected(
     ],
 )
 @pytest.mark.cases(quick=2)
-@pytest.mark.ci_lane
 async def test_missing_heartbeats_are_detected_in_each_state(tmp_path: Path, state: str, mutant: str) -> None:
     model, clock = ScriptedModel(heartbeats.STATES[state][0]), PatientClock(heartbeats.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, heartbeats.wait], clock=clock) as studio:
         break_(studio, mutant)
         with pytest.raises(TimeoutError):
-            await heartbeats.check_heartbeats(studio, state, seconds=1.5)
+            await heartbeats.check_heartbeats(studio, state, seconds=2.5)
 
 
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize(
     ("mutant", "missing"), [("closes streams before turns", "error"), ("sends no closing frame", "server_closing")]
 )
-@pytest.mark.ci_lane
 async def test_a_missing_frame_at_shutdown_is_detected(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)
@@ -162,7 +154,6 @@ async def test_a_missing_frame_at_shutdown_is_detected(tmp_path: Path, mutant: s
 @pytest.mark.parametrize(
     ("mutant", "words"), [("sends no closing frame", "server_closing"), ("closes with an error", r"ended with \(1, ")]
 )
-@pytest.mark.cases(quick=1)
 async def test_a_faulty_shutdown_with_many_readers_is_detected(tmp_path: Path, mutant: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         await ShutdownScenario(running=2, asking=1, streams=7).check_shutdown(tmp_path / "home", mutant)
@@ -172,7 +163,6 @@ async def test_a_faulty_shutdown_with_many_readers_is_detected(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("mutant", "words"), [("appends events after the end", "token of turn"), ("ends twice", "final of turn")]
 )
-@pytest.mark.cases(quick=1)
 async def test_events_after_the_terminal_event_are_detected_in_the_log(tmp_path: Path, mutant: str, words: str) -> None:
     recorded = RecordedFolder(tmp_path / "home")
     async with server_forker() as forker:
@@ -180,9 +170,7 @@ async def test_events_after_the_terminal_event_are_detected_in_the_log(tmp_path:
         async with studio.client() as client:
             (session,) = await recorded.make_sessions(client, ["auto"])
             assert await recorded.start(client, session, plan((3, []))) == 202
-            async with asyncio.timeout(PATIENCE):
-                while not any(event.terminal for event in recorded.log().events[session]):
-                    await asyncio.sleep(0.02)
+            await wait_until(lambda: any(event.terminal for event in recorded.log().events[session]))
         await studio.end()
     found = findings(recorded.log(), recorded.seen, over=True)
     assert any(words in one for one in found), found
@@ -218,7 +206,6 @@ async def test_a_repeated_terminal_event_is_detected_in_every_played_turn(play: 
 @pytest.mark.parametrize(
     "mutant", ["leaves line feeds in frames", "leaves carriage returns in frames", "leaves line separators in frames"]
 )
-@pytest.mark.cases(quick=1)
 async def test_broken_framing_is_detected_with_odd_text(tmp_path: Path, mutant: str) -> None:
     async with running_studio(tmp_path) as studio:
         break_(studio, mutant)

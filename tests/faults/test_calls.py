@@ -110,7 +110,7 @@ class DenyingGate(ConfirmGate):
 @pytest.mark.cases(quick=1)
 async def test_unsuccessful_calls_of_a_parallel_batch_do_not_affect_the_others(play, rng, count, how):
     expected = {"failing": "error", "denied": "denied", "hung": "timed_out", "invalid": "invalid_arguments"}[how]
-    subsets = count(15, 60, 256) if how == "hung" else count(60, 256, 256)
+    subsets = count(12, 60, 256) if how == "hung" else count(12, 256, 256)
     for wrong in rng.sample(SUBSETS, subsets):
 
         @tool(

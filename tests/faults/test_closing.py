@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lanes import Count
 from tests.support.server.shutdown import ShutdownScenario
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B6")]
 
 
-async def test_a_shutdown_with_100_streams_20_turns_and_5_questions_is_in_time_and_all_resume(
-    tmp_path: Path,
+async def test_a_shutdown_with_streams_turns_and_questions_is_in_time_and_all_resume(
+    tmp_path: Path, count: Count
 ) -> None:
-    scenario = ShutdownScenario(running=20, asking=5, streams=100)
+    turns, questions, streams = count(6, 20, 20), count(2, 5, 5), count(30, 100, 100)
+    scenario = ShutdownScenario(running=turns, asking=questions, streams=streams)
     await scenario.check_shutdown(tmp_path / "home")
     await scenario.check_restart(tmp_path / "home")

@@ -23,7 +23,7 @@ START_SECONDS = 2.0  # of work
 @pytest.mark.promise("A3")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_a_crash_before_or_after_any_operation_loses_nothing(
     tmp_path: Path, rng: random.Random, count: Count, point: str, when: str
 ) -> None:

@@ -152,6 +152,7 @@ async def run_with_children(folder: Path) -> None:
     kill_this_process()
 
 
+@pytest.mark.ci_lane
 async def test_a_child_that_leaves_the_tool_ends_and_changes_nothing_of_its_parent(tmp_path: Path) -> None:
     run_until_killed(run_with_children, tmp_path)
     assert (tmp_path / "results").read_text() == "0 3 1 0 4 Done. Again."

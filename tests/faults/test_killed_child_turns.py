@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import call, check_grammar
 from agenticx.tools import Tool, tool

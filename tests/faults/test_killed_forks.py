@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.sessions import SqliteStore, StoredEvent
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import SqliteStore, StoredEvent, fork
 from agenticx.sessions.store.sqlite.projections import check_projections
 from tests.support.faults.killed_process import kill_this_process, run_until_killed
 from tests.support.faults.measured_history import NOW, make_session
@@ -78,7 +77,7 @@ async def test_the_next_process_deletes_what_a_killed_one_has_copied(tmp_path: P
 async def test_a_fork_whose_process_is_killed_is_there_as_a_whole_or_not_at_all(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    for number in range(count(2, 16, 80)):
+    for number in range(count(1, 16, 80)):
         folder = tmp_path / str(number)
         folder.mkdir()
         await run_until_killed(fork_killed, folder, 2 * READS, rng.random() * 0.05)

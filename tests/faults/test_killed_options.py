@@ -13,8 +13,7 @@ import pytest
 
 from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import call, check_grammar
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, random_delay, run_until_killed
@@ -78,6 +77,7 @@ async def logged(store: Store) -> list[dict[str, Any]]:
     return [json.loads(event.frame_json) for event in await store.log.read(RECORD.id, 0, 10_000)]
 
 
+@pytest.mark.ci_lane
 async def test_options_of_a_killed_process_are_as_clients_saw_them(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:

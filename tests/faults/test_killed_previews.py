@@ -10,12 +10,11 @@ import pytest
 
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, open_store
 from agenticx.settings import load_settings
 from agenticx.testing import call, check_grammar, hang
 from agenticx.tools import tool
-from agenticx.tools.builtin.artifacts import create_file
+from agenticx.tools.builtin import create_file
 from tests.support.faults.killed_process import kill_this_process, run_until_killed
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 

@@ -14,9 +14,7 @@ import pytest
 from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import EventType
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, open_store, read_messages
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import call
 from tests.support.faults.killed_process import killed_at_commit, random_delay, run_until_killed
@@ -134,8 +132,8 @@ async def write_in_place_killed(folder: Path, old: str, new: str, size: int, rew
     await hub.rewind(RECORD.id, (await read_messages(store.log, RECORD.id))[1]["message_id"])
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("H2")
-@pytest.mark.cases(quick=1)
 @pytest.mark.parametrize("rewinds", [False, True], ids=["write", "rewind"])
 @pytest.mark.parametrize(("old", "new", "size"), IN_PLACE.values(), ids=IN_PLACE)
 async def test_a_rewind_restores_a_file_that_a_kill_left_written_in_part(

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
-from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest, open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import call, hang
 from tests.support.faults.killed_process import kill_this_process, run_until_killed

@@ -209,7 +209,7 @@ async def test_too_many_open_files_are_a_503_until_some_are_closed(tmp_path: Pat
         assert "ulimit -n" in refused.json()["detail"]
         assert refused.headers["retry-after"] == "1"
         assert (await client.get("/api/health")).status_code == 200
-        for path in ("/", "/assets/app.js", "/api/models", "/api/usage", f"/api/sessions/{session}/export"):
+        for path in ("/", "/assets/main.js", "/api/models", "/api/usage", f"/api/sessions/{session}/export"):
             assert (await client.get(path)).status_code in (200, 503), path
         made = await client.post("/api/sessions", json={"workspace": str(tmp_path / "workspace")})
         assert made.status_code in (201, 503), made.text

@@ -74,8 +74,10 @@ async def wait_until_all_have(followers: list[Follower], log: StreamClient) -> N
 def typical_p99(followers: list[Follower]) -> float:
     """Return the p99 over all followers, as it is in most windows of time."""
     each = [follower.lags() for follower in followers]
-    windows = range(0, min(map(len, each)) - WINDOW, WINDOW)
-    return median(quantiles((lag for lags in each for lag in lags[at : at + WINDOW]), n=100)[98] for at in windows)
+    shortest = min(map(len, each))
+    window = min(WINDOW, shortest)  # all of them, if they were merged because the server stood still
+    windows = range(0, shortest - window + 1, window)
+    return median(quantiles((lag for lags in each for lag in lags[at : at + window]), n=100)[98] for at in windows)
 
 
 @asynccontextmanager
@@ -114,8 +116,9 @@ async def read_slowly(sockets: list[socket.socket]) -> None:
 
 
 def remaining_bytes(quiet: socket.socket) -> bytes:
-    """Return all that is still in the socket of a closed connection."""
+    """Return all that is still in the socket of a connection that the server closes."""
     got = b""
+    quiet.settimeout(PATIENCE)
     with suppress(ConnectionResetError):
         while piece := quiet.recv(1 << 16):
             got += piece

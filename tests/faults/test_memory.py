@@ -293,6 +293,7 @@ async def test_an_endless_reply_is_aborted_within_the_memory_limit(wire, refused
     assert run["grew"] < GROWTH_MB
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize(
     ("wire", "flood"),
@@ -319,6 +320,7 @@ async def test_endless_small_deltas_are_aborted_within_the_memory_limit(wire):
     assert run["grew"] < GROWTH_MB
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("C7")
 @on_wires("anthropic", "gemini")
 @pytest.mark.cases(quick=1)
@@ -329,6 +331,7 @@ async def test_a_call_with_60_000_objects_runs_and_is_sent_back_to_the_model(wir
     assert run["grew"] < GROWTH_MB
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("C7")
 @pytest.mark.promise("C5")
 @pytest.mark.parametrize("flood", [counts, pings])

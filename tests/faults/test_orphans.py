@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 from tests.support.faults.servers import Commands, KillableStudio, RecordedFolder
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +26,7 @@ async def test_orphaned_commands_are_terminated_at_the_next_start(tmp_path: Path
     async with started(recorded) as server, server.client() as client:
         (session,) = await recorded.make_sessions(client, ["auto"])
         assert await recorded.start(client, session, f"run {command.replace('N', seconds)}") == 202
-        await until(
+        await wait_until(
             lambda: any(True for _ in recorded.log().facts_of("process_started")) and len(sleeping(seconds)) == sleepers
         )
         (process,) = recorded.log().facts_of("process_started")
@@ -95,9 +94,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.02)

@@ -14,10 +14,7 @@ import pytest
 
 from agenticx.clocks import Clock, ScaledClock
 from agenticx.errors import ModelError
-from agenticx.llms.base import close_model
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
-from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
-from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
+from agenticx.llms import RetryingModel, RetryPolicy, ThinkBlockModel, ToolFallbackModel, close_model
 from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import Settings, load_settings
@@ -351,6 +348,7 @@ async def test_a_model_that_stalls_is_not_retried(rng, count, settings):
         assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 
 
+@pytest.mark.ci_lane
 async def test_an_error_response_with_an_endless_body_is_classified_by_its_status(settings):
     async def busy(exchange):
         exchange.head(429, Retry_After="7")
@@ -435,6 +433,7 @@ def asks_once_too_often(models, policy, clock):
     return usual([*models, models[-1]], policy, clock)
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("C6")
 @pytest.mark.parametrize(
     "broken",

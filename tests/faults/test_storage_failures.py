@@ -22,7 +22,7 @@ from tests.support.faults.faulty_stores import REFUSED, UNANSWERED
 from tests.support.faults.plan_model import plan
 from tests.support.faults.servers import KillableStudio, RecordedFolder, ServerForker, server_forker
 from tests.support.lanes import Count
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -73,9 +73,7 @@ class Failing:
             await asyncio.sleep(0.01)
 
     async def _until(self, session: str, ends: int) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while len(self._ends(session)) < ends:
-                await asyncio.sleep(0.005)
+        await wait_until(lambda: len(self._ends(session)) >= ends)
 
     def _ends(self, session: str) -> list[str]:
         frames = [json.loads(frame) for frame in self.recorded.seen.sessions[session].frames]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.promise("A2")
 @pytest.mark.parametrize("part", range(2))
-@pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_a_power_failure_loses_no_acknowledged_write(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:

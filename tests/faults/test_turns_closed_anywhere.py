@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.messages import AssistantMessage
 from agenticx.runtime import (
     AgentHook,
     AsyncConfirmGate,

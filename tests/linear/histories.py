@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx import UserMessage
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage
 from tests.linear.case import Make
 from tests.linear.texts import JSON, TEXTS
 

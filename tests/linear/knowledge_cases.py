@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agenticx.core.modes import detect_mode
-from agenticx.core.reasoning import Reasoning, add_event, reasoning_of
+from agenticx.core import Reasoning, reasoning_of
+from agenticx.core.prompt_modes import detect_mode
+from agenticx.core.reasoning import add_event
 from agenticx.errors import InvalidArguments
-from agenticx.knowledge import Passage, check_citations, parse_note
+from agenticx.knowledge import Passage, UserMemory, check_citations, parse_note, passage_sha256
 from agenticx.knowledge.dates import dates_meant, find_dates
-from agenticx.knowledge.memory import UserMemory, check_room, checked_text, search_entries, unknown_entry
-from agenticx.knowledge.parsing import CodeLines, NoteText, code_lines, note_lines, passage_sha256
+from agenticx.knowledge.memory import check_room, checked_text, search_entries, unknown_entry
+from agenticx.knowledge.parsing import CodeLines, NoteText, code_lines, note_lines
 from agenticx.knowledge.vault import decode_note, skip_reason
-from agenticx.knowledge.words import find_tags, index_text, match_key, query_words, tag_key, without_tags
+from agenticx.knowledge.words import find_tags, fold_case, index_text, match_key, query_words, tag_key, without_tags
 from agenticx.runtime import EventType
 from agenticx.runtime.events import EVENT_CLASSES
 from tests.linear.case import LinearCase
@@ -127,6 +128,7 @@ KNOWLEDGE_CASES: list[LinearCase] = [
         also=(UserMemory, search_entries, check_room, unknown_entry),
     ),
     LinearCase(of=tag_key, run=tag_key, inputs=_NOTES, where="thread"),
+    LinearCase(of=fold_case, run=fold_case, inputs=_NOTES, where="thread"),
     LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),
     LinearCase(of=add_event, run=_reasoned, inputs=_NOTES, where="thread", also=(reasoning_of, Reasoning)),
     LinearCase(

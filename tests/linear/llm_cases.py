@@ -7,8 +7,8 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.errors import InvalidArguments, ModelError
-from agenticx.foreign_text import decode_text, frame_lines, frame_text, one_line, without_controls, without_frames
 from agenticx.llms import (
     GrowingArguments,
     ModelRequest,
@@ -34,10 +34,11 @@ from agenticx.llms.wrappers.markdown_state import MarkdownState
 from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.llms.wrappers.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
-from agenticx.messages import AssistantMessage, Attachment, ToolCall, UserMessage, clean_text, names_speaker, shown_text
+from agenticx.messages import AssistantMessage, Attachment, ToolCall, clean_text, names_speaker, shown_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
-from agenticx.teams.agents.heard_messages import quote_speakers
+from agenticx.teams.agents.messages_for_model import quote_speakers
 from agenticx.teams.group_chats.speaker_names import named_candidates
+from agenticx.untrusted_text import decode_text, frame_lines, frame_text, one_line, without_controls, without_frames
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, LINES, TEXTS, repeated

@@ -11,19 +11,21 @@ from typing import Any
 from agenticx.clocks import SystemClock
 from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
-from agenticx.runtime import EventType, LoopDetector
-from agenticx.runtime.loop_detector import RecordedCall, call_signature
+from agenticx.runtime import EventType, LoopDetector, RecordedCall
+from agenticx.runtime.arguments_preview import preview_arguments
+from agenticx.runtime.loop_detector import call_signature
 from agenticx.runtime.polling import PollBackoff
 from agenticx.runtime.tool_result_text import (
     exit_code,
+    is_empty,
     mask_counts,
     mask_echo,
     mask_times,
-    reports_nothing_found,
     reports_success,
     reports_verdict,
 )
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
+from agenticx.runtime.user_requests.edited_arguments import edited_arguments, with_edited_arguments
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 from tests.linear.case import LinearCase, Make
 from tests.linear.llm_cases import parsed
@@ -34,11 +36,7 @@ __all__ = ["RESULT_CASES"]
 _RESULTS: dict[str, Make] = {
     **TEXTS,
     **JSON,
-    "nothing found": repeated("no matching results found in a file "),
-    "nearly nothing": repeated("no a a "),
-    "not waiting": repeated("no jobs running, 0 pending "),
-    "states": repeated("status: x\n"),
-    "blank states": repeated("status" + " " * 8 + ":" + "\t" * 8 + "x\n"),
+    "nearly a check": repeated("no a a "),
     "times": repeated("2026-11-22T10:00:0"),
     "seconds": repeated("1.1"),
     "not passed": repeated("not ok "),
@@ -60,7 +58,7 @@ def _pieces(size_of_piece: int, makes: dict[str, Make]) -> dict[str, Make]:
 def _judged(texts: list[str]) -> Generator[None]:
     """Judge each text as the result of a read-only call."""
     for text in texts:
-        reports_nothing_found(text, ("lorem", "a"), read_only=True)
+        is_empty(text, read_only=True)
         exit_code(text), reports_success(text), reports_verdict(text), mask_counts(text)
         mask_times(text), mask_echo(text, ("lorem", "ipsum", "a"))
         yield
@@ -155,9 +153,9 @@ _JUDGES: tuple[Callable[..., object], ...] = (
 )
 
 RESULT_CASES = [
-    LinearCase(of=reports_nothing_found, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
-    LinearCase(of=reports_nothing_found, variant="4,096 characters", run=_judged, inputs=_pieces(4_096, _RESULTS)),
-    LinearCase(of=reports_nothing_found, variant="300 characters", run=_judged, inputs=_pieces(300, _RESULTS)),
+    LinearCase(of=is_empty, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
+    LinearCase(of=is_empty, variant="4,096 characters", run=_judged, inputs=_pieces(4_096, _RESULTS)),
+    LinearCase(of=is_empty, variant="300 characters", run=_judged, inputs=_pieces(300, _RESULTS)),
     LinearCase(
         of=LoopDetector,
         run=_recorded,
@@ -190,6 +188,12 @@ RESULT_CASES = [
         run=_logged,
         inputs={**{name: parsed(make) for name, make in JSON.items()}, **TEXTS},
         also=(LlmCallLine, log_interrupted_turn),
+    ),
+    LinearCase(
+        of=with_edited_arguments,
+        run=lambda value: with_edited_arguments("ok", edited_arguments([({}, {"text": value})]) or {}),
+        inputs={**{name: parsed(make) for name, make in JSON.items()}, **TEXTS},
+        also=(edited_arguments, preview_arguments),
     ),
     LinearCase(of=redact, run=redact, inputs=TEXTS, where="program"),
     LinearCase(of=excerpt, run=lambda text: excerpt(text, 2_000), inputs=TEXTS),

@@ -32,6 +32,7 @@ from agenticx.runtime import (
     LoopDetector,
     RuntimeEvent,
     Session,
+    Turn,
     encode_envelope,
     sanitize,
 )
@@ -45,7 +46,6 @@ from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.sanitizing import is_valid
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.summaries import render_transcript, snippets
-from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable, write_json
 from agenticx.runtime.user_requests.request_text import confirm_lines, question_lines
@@ -127,7 +127,7 @@ def _turn() -> Turn:
         on_exhausted="error",
         clock=SystemClock(),
         loop_detector=LoopDetector(),
-        turn_gate=AutoApproveConfirmGate(),
+        gate=AutoApproveConfirmGate(),
         settings=load_settings(environ={}),
     )
 

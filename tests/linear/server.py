@@ -13,8 +13,7 @@ from typing import Any
 
 import httpx
 
-from agenticx.testing import FakeOpenAIServer, as_json, call, say, think
-from agenticx.testing.provider_replies import ProviderReply
+from agenticx.testing import FakeOpenAIServer, ProviderReply, as_json, call, say, think
 from tests.linear.texts import JSON, TEXTS
 from tests.support.forked import ROOT
 from tests.support.server.agx_processes import ServedStudio, agx_serve

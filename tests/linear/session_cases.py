@@ -48,8 +48,8 @@ from agenticx.sessions.store.segments import (
     encode_segments,
     merge_commits,
 )
+from agenticx.teams import TeamConfigError
 from agenticx.teams.configured.config import AssistantConfig, SelectorConfig, UserConfig, parse_team
-from agenticx.teams.configured.errors import TeamConfigError
 from studio.relay import Relay
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES

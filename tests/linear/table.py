@@ -75,11 +75,13 @@ MODULES = [
     "runtime.reply_writer",
     "runtime.calls.validation",
     "runtime.turn_log",
+    "runtime.arguments_preview",
     "runtime.tool_result_text",
     "runtime.calls_as_text",
     "runtime.history_sizes",
     "runtime.summaries",
     "runtime.user_requests.confirm_digest",
+    "runtime.user_requests.edited_arguments",
     "runtime.polling",
     "tools.artifacts.paths",
     "tools.artifacts.preview",
@@ -96,16 +98,21 @@ MODULES = [
     "tools.shell.globs",
     "tools.shell.quoting",
     "tools.shell.named_paths",
+    "tools.shell.assessment",
+    "tools.shell.deletion_commands",
     "tools.shell.deletions",
+    "tools.shell.protected_changes",
     "tools.shell.grammar",
     "tools.shell.harmless_commands",
     "tools.shell.command_reader",
+    "tools.shell.inner_commands",
     "tools.shell.path_words",
     "tools.shell.lost_moves",
     "tools.shell.git_reads",
     "tools.shell.git_revisions",
     "tools.shell.read_only_programs",
     "permissions.kinds",
+    "permissions.offers",
     "permissions.explain",
     "permissions.verdict",
     "tools.protected",
@@ -127,7 +134,7 @@ MODULES = [
     "knowledge.citations",
     "knowledge.dates",
     "core.agent_files",
-    "core.modes",
+    "core.prompt_modes",
     "core.reasoning",
     "sessions.store.search",
     "sessions.history.transcript",
@@ -170,14 +177,11 @@ EXEMPT: dict[str, str] = {
             llms.call_fields.fields_of_calls llms.call_fields.merge_fields
             llms.call_fields.provider_fields
             llms.wires.openai_chat._reply.parse_usage llms.wires.openai_chat._request.encode_messages
-            llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents
             llms.wires.ollama._request.encode_messages
-            llms.wires.openai_responses._request.sent_tool_names llms.wires.anthropic._request.sent_tool_names
-            llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
-            runtime.summaries.is_summary runtime.summaries.is_request runtime.summaries.cut_middle
+            runtime.summaries.is_summary runtime.summaries.cut_middle
             runtime.summaries.current_request runtime.compactor.without_notes runtime.history_sizes.count_characters
             tools.protected.protection_reason tools.builtin.edits.assess_write
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
@@ -191,7 +195,8 @@ EXEMPT: dict[str, str] = {
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.plain_output.readable_json
             cli.terminal.terminal_output.TerminalOutput
-            cli.terminal.output.FallbackOutput cli.terminal.output.OutputWrapper logs.hidden_members
+            cli.terminal.output.FallbackOutput cli.terminal.output.OutputLogHandler cli.terminal.output.OutputWrapper
+            logs.hidden_members
             knowledge.vault.read_note knowledge.vault.scan_vault
             cli.terminal.event_text.retry_note cli.terminal.event_text.request_payload
             cli.terminal.event_text.option_of cli.terminal.event_text.option_note
@@ -203,10 +208,10 @@ EXEMPT: dict[str, str] = {
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
-            tools.protected.changes_bare_repository messages.sources_of messages.files_of cli.terminal.output.output_for
-            cli.terminal.terminal_output.terminal_is_dumb config_files.table.tags_of config_files.table.check_keys
+            tools.protected.changes_bare_repository messages.sources_of messages.files_of messages.is_from_user
+            cli.terminal.output.output_for
+            config_files.table.tags_of config_files.table.check_keys core.agent_files.with_model_problems
             core.agent_files.AgentFiles core.agent_files.AgentItem core.agent_files.agent_item
-            core.agent_files.with_model_problems
         """,
     }.items()
     for name in names.split()

@@ -12,23 +12,17 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from agenticx import Assessment
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms import GrowingArguments
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
+from agenticx.permissions import Call, Rule, decide
 from agenticx.permissions.explain import explain, explain_decider, explain_read
-from agenticx.permissions.kinds import (
-    describe,
-    fixed_words,
-    is_narrower,
-    offer_rules,
-    why_too_wide,
-    why_without_kind,
-)
-from agenticx.permissions.rules import Call, Rule
-from agenticx.permissions.verdict import decide
+from agenticx.permissions.kinds import fixed_words, runs_project_code, why_too_wide, why_without_kind
+from agenticx.permissions.offers import describe, is_narrower, offer_rules
 from agenticx.sandbox.explain import explain_failure
-from agenticx.secret_names import (
+from agenticx.secret_detection import (
     holds_credentials,
     holds_keys,
     is_secret_file,
@@ -39,9 +33,8 @@ from agenticx.secret_names import (
 from agenticx.tools import FunctionTool, ToolContext, tool
 from agenticx.tools.artifacts.paths import check_artifact_path, is_artifact_path
 from agenticx.tools.artifacts.preview import FilePreview, preview
-from agenticx.tools.base import Assessment, CommandPart, ShellCommand
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.base import CommandPart, ShellCommand
+from agenticx.tools.builtin import bash_exec, file_edit, file_write
 from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
 from agenticx.tools.critical_folders import (
     CriticalFolders,
@@ -57,18 +50,27 @@ from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_glob, compile_pattern
 from agenticx.tools.protected import is_instruction, protected_part, protected_settings_part
 from agenticx.tools.schema import CallSchema, read_signature
+from agenticx.tools.shell.assessment import assess_command
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.command_reader import read_commands
-from agenticx.tools.shell.deletions import find_critical_deletion, find_protected_change
+from agenticx.tools.shell.deletion_commands import (
+    deleting_actions,
+    find_deletes_all,
+    is_filter,
+    is_narrowed,
+    split_find,
+)
+from agenticx.tools.shell.deletions import find_critical_deletion, find_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
 from agenticx.tools.shell.git_reads import read_git_arguments
 from agenticx.tools.shell.git_revisions import NamedObject, Readings, read_revision
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.grammar import find_unread, parse_command
-from agenticx.tools.shell.harmless_commands import read_parts
+from agenticx.tools.shell.harmless_commands import ReadCheck
 from agenticx.tools.shell.lost_moves import find_lost_move
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.path_words import find_named_paths
+from agenticx.tools.shell.protected_changes import find_protected_change
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.read_only_programs import can_only_read, read_arguments
 from agenticx.tools.shown_names import entries_shown_as, name_forms
@@ -369,6 +371,7 @@ TOOL_CASES = [
         run=partial(_find_deletion, find_critical_deletion),
         inputs=_DELETIONS,
         where="thread",
+        also=(find_deletion, deleting_actions, find_deletes_all, is_filter, is_narrowed, split_find),
     ),
     LinearCase(
         of=find_protected_change,
@@ -392,8 +395,9 @@ TOOL_CASES = [
     LinearCase(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
     LinearCase(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
     LinearCase(
-        of=read_parts,
-        run=lambda text: read_parts(text, _HERE, "/usr/bin", (), FileSystemCache()),
+        of=ReadCheck,
+        variant="parts",
+        run=lambda text: ReadCheck(_HERE, "/usr/bin").read_parts(text),
         inputs=COMMANDS,
         where="thread",
     ),
@@ -413,6 +417,7 @@ TOOL_CASES = [
             explain_decider,
             explain_read,
             fixed_words,
+            runs_project_code,
             is_narrower,
             describe,
             why_too_wide,
@@ -423,6 +428,13 @@ TOOL_CASES = [
     LinearCase(
         of=find_named_paths,
         run=lambda command: find_named_paths(read_commands(command), Path("/workspace")),
+        inputs=COMMANDS,
+        where="thread",
+    ),
+    LinearCase(
+        of=ReadCheck,
+        variant="secrets",
+        run=lambda text: ReadCheck(_HERE, "/usr/bin", git_environment={}).find_read_secret(read_commands(text).runs),
         inputs=COMMANDS,
         where="thread",
     ),
@@ -601,6 +613,7 @@ TOOL_CASES = [
         run=_assessed(bash_exec, "command"),
         inputs=COMMANDS | {f"shell, {name}": make for name, make in SHELL_COMMANDS.items()},
         where="thread",
+        also=(assess_command,),
     ),
     LinearCase(
         of=file_write.function,

@@ -9,10 +9,9 @@ from typing import Any
 
 from agenticx.http.json_lines import LineParser
 from agenticx.http.sse import SseParser
-from agenticx.llms import ModelRequest, ToolSchema
+from agenticx.llms import ChatDialect, ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
-from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.gemini import _request as gemini_request
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.llms.wires.json_events import JsonEventParser

@@ -46,6 +46,16 @@ while (!ended) {
 }
 await reader.cancel();
 
+// A page of the stored events: the same route answers with JSON if it is asked for one, and with a stream otherwise.
+const { data: turns } = await client.GET("/api/sessions/{session_id}/turns", { params: { path } });
+const last = turns?.turns.at(-1);
+if (last === undefined) throw new Error("no turn");
+const query = { from: last.cursor, until: last.last_cursor };
+const { data: page } = await client.GET("/api/sessions/{session_id}/events", { params: { path, query } });
+if (typeof page !== "object") throw new Error("no page");
+const types = page.events.map((event) => event.type);
+const ofTurn = { outcome: last.outcome, first: types[0], last: types.at(-1), all: types.length === last.events };
+
 // The codes of an error are a union by status, so that a misspelt one does not compile.
 const { error } = await client.GET("/api/sessions/{session_id}", { params: { path: { session_id: "none" } } });
 const isMissing = error !== undefined && "code" in error && error.code === "session_not_found";
@@ -70,4 +80,4 @@ const { data: trusted } = await client.POST("/api/sessions/{session_id}/trust", 
 
 const permissions = { origin: rule.origin, warnings, decision: verdict?.decision, left: left?.rules.length };
 const trust = [file.trusted, trusted?.files[0]?.trusted];
-console.log(JSON.stringify({ answer, isMissing, permissions, trust }));
+console.log(JSON.stringify({ answer, ofTurn, isMissing, permissions, trust }));

@@ -47,6 +47,7 @@ def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
     assert "confirm_required" not in secret
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_the_http_example_writes_the_file_and_ends_in_one_terminal_event(tmp_path: Path) -> None:
     server = Process(

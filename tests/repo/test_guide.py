@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from agenticx.cli.registry import find_command, parser_of
-from agenticx.guide import GuidePage, guide_pages
+from agenticx.guide import GuidePage, UnknownGuidePage, guide_page, guide_pages
 from agenticx.settings import Settings, load_settings
 from studio.server import _SHUTDOWN_SECONDS  # pyright: ignore[reportPrivateUsage]
 from tests.repo.documented_code import BIN, CodeBlock, clean_environment, code_blocks, run_forked
@@ -110,6 +110,20 @@ def test_the_code_of_a_page_runs_and_prints_what_follows_it(page: GuidePage, tmp
                 printed = run_block(CodeBlock(block.language, block.text.replace(SERVER, address)), tmp_path)
 
 
+def test_the_studio_with_own_tools_can_be_served(tmp_path: Path) -> None:
+    text = guide_page("desktop-apps").text
+    (block,) = [block.text for block in code_blocks(text) if "create_app" in block.text]
+    (tmp_path / "my_studio.py").write_text(block, encoding="utf-8")
+    (served,) = re.findall(r"`agx (serve --app .*?)`", text)
+    arguments = [*served.split(), "--json", "--port", "0", "--exit-with-parent"]
+    with Process("agenticx.cli", arguments, cwd=tmp_path, env=clean_environment(tmp_path)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith('{"url": "http://127.0.0.1:')
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+
+
 def assert_printed(printed: str, expected: str) -> None:
     pattern = ".*".join(re.escape(part) for part in expected.strip().split("…"))
     assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"printed:\n{printed}\nexpected:\n{expected}"
@@ -119,7 +133,10 @@ def run_block(block: CodeBlock, folder: Path) -> str:
     environment = clean_environment(folder) | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     match block.language:
         case "toml":
-            tomllib.loads(block.text)
+            if "providers" in tomllib.loads(block.text):  # a catalogue of models, which the next block reads
+                home = folder / ".agenticx"
+                home.mkdir(mode=0o700, exist_ok=True)
+                (home / "models.toml").write_text(block.text, "utf-8")
             return ""
         case "python" if named := re.match(r"# ([\w/-]+\.py)\n", block.text):
             (folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
@@ -161,16 +178,26 @@ def test_agx_guide_lists_the_pages_and_prints_one(tmp_path: Path) -> None:
     assert run_forked("agenticx.cli", "guide", PAGES[0].name, folder=tmp_path) == PAGES[0].text
 
 
+def test_a_page_has_its_name_in_upper_case_too_and_an_unknown_one_is_answered_with_similar_names_or_all() -> None:
+    assert guide_page("Tools").name == "tools"
+    with pytest.raises(UnknownGuidePage, match=r"'team'; did you mean teams\?$"):
+        guide_page("team")
+    with pytest.raises(
+        UnknownGuidePage, match=f"'coming'; the pages: {', '.join(sorted(page.name for page in PAGES))}$"
+    ):
+        guide_page("coming")
+
+
 def test_the_studio_shows_the_pages_without_a_token(tmp_path: Path) -> None:
     with studio(tmp_path, wanted=True) as address:
-        index = httpx.get(f"{address}/guide").text
+        index = httpx.get(f"{address}/guide", timeout=PATIENCE).text
         for page in PAGES:
             assert f'href="guide/{page.name}"' in index
-        shown = httpx.get(f"{address}/guide/many-workers")
+        shown = httpx.get(f"{address}/guide/many-workers", timeout=PATIENCE)
         assert (shown.status_code, shown.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "<h1>Many workers on PostgreSQL</h1>" in shown.text
-        missing = httpx.get(f"{address}/guide/many-worker")
+        missing = httpx.get(f"{address}/guide/many-worker", timeout=PATIENCE)
         assert (missing.status_code, missing.json()["detail"]) == (
             404,
-            "No page of the guide is named 'many-worker'; there is: many-workers.",
+            "No page of the guide is named 'many-worker'; did you mean many-workers?",
         )

@@ -14,32 +14,41 @@ PINNED = Path(__file__).with_name("public_names.json")
 PUBLIC = (
     "agenticx",
     "agenticx.core",
+    "agenticx.knowledge",
     "agenticx.llms",
     "agenticx.permissions",
     "agenticx.runtime",
+    "agenticx.runtime.events",
+    "agenticx.runtime.hooks",
+    "agenticx.sandbox",
     "agenticx.sessions",
+    "agenticx.subagents",
     "agenticx.teams",
     "agenticx.testing",
     "agenticx.tools",
+    "agenticx.tools.builtin",
     "studio",
 )
 
 
 def imported_by(statement: str) -> set[str]:
-    """Return the top-level packages that are loaded after a statement, in a Python process of its own."""
-    program = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    """Return the modules that are loaded after a statement, in a Python process of its own."""
+    program = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
 def test_importing_the_agent_loads_neither_the_engine_nor_asyncio() -> None:
-    program = "import sys; from agenticx import Agent; print(*sys.modules)"
-    loaded = set(
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    )
+    loaded = imported_by("from agenticx import Agent")
     assert {"agenticx.core.agent", "pydantic"} <= loaded
     engine = {"agenticx.runtime.agent_runtime", "agenticx.messages", "agenticx.settings", "agenticx.logs"}
     assert loaded & {"asyncio", "ssl", *engine} == set()
+
+
+def test_importing_a_hub_loads_no_team() -> None:
+    loaded = imported_by("from agenticx import open_hub")
+    assert loaded & {"agenticx.teams.messages", "agenticx.teams.agents", "agenticx.teams.group_chats"} == set()
+    assert "agenticx.teams.configured.session_teams" in loaded
 
 
 @pytest.mark.parametrize(
@@ -47,7 +56,7 @@ def test_importing_the_agent_loads_neither_the_engine_nor_asyncio() -> None:
     [
         "agenticx.runtime.agent_runtime",
         "agenticx.core.agent_turn",
-        "agenticx.core.context",
+        "agenticx.core.context_envelope",
         "agenticx.teams.actors.runtime",
         "agenticx.testing.pytest_plugin",
         "agenticx.cli",
@@ -103,6 +112,14 @@ def test_each_public_name_can_be_imported(module: str) -> None:
     loaded = importlib.import_module(module)
     assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
     assert not hasattr(loaded, "no_such_name")
+
+
+def test_all_names_of_the_sessions_can_be_imported_without_the_postgres_extra() -> None:
+    loaded = imported_by("sys.modules['asyncpg'] = None; from agenticx.sessions import *; assert SqliteStore")
+    assert "agenticx.sessions.store.sqlite.store" in loaded
+    from agenticx.sessions import PostgresStore
+
+    assert PostgresStore.__name__ == "PostgresStore"
 
 
 def public_names() -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ import re
 import site
 import sysconfig
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,23 @@ import pytest
 pytestmark = pytest.mark.promise("I2")
 
 ROOT = Path(__file__).parents[2]
-LOCK: dict[str, Any] = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
-PACKAGES: list[dict[str, Any]] = [package for package in LOCK["package"] if package["name"] != "agenticx-studio"]
 POISONED = {("litellm", "1.82.7"), ("litellm", "1.82.8")}
 
 
+@cache
+def packages() -> list[dict[str, Any]]:
+    """Return the locked packages without our own."""
+    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
+    return [package for package in lock["package"] if package["name"] != "agenticx-studio"]
+
+
 def test_the_two_compromised_releases_are_not_locked() -> None:
-    assert POISONED.isdisjoint({(package["name"], package["version"]) for package in PACKAGES})
+    assert POISONED.isdisjoint({(package["name"], package["version"]) for package in packages()})
 
 
 def test_every_file_comes_from_pypi_with_a_sha256() -> None:
-    assert len(PACKAGES) > 20
-    for package in PACKAGES:
+    assert len(packages()) > 20
+    for package in packages():
         assert package["source"] == {"registry": "https://pypi.org/simple"}, package["name"]
         files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
         assert files, package["name"]
@@ -39,7 +45,7 @@ def test_the_lock_covers_the_dependencies_of_the_project() -> None:
     asked = {name_of(requirement) for requirement in project["dependencies"]}
     for extra in project["optional-dependencies"].values():
         asked |= {name_of(requirement) for requirement in extra}
-    assert asked - {"agenticx-studio"} <= {package["name"] for package in PACKAGES}
+    assert asked - {"agenticx-studio"} <= {package["name"] for package in packages()}
 
 
 def name_of(requirement: str) -> str:

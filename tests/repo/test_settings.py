@@ -220,6 +220,7 @@ def test_max_tool_rounds_must_be_an_integer(given: str) -> None:
     [
         ("AGX_ON_EXHAUSTED", "retry", "it must be one of error, partial"),
         ("AGX_PERMISSION_MODE", "yolo", "it must be one of default, accept_edits, plan, auto"),
+        ("AGX_PERMISSION_MODE", "plann", "it must be one of default, accept_edits, plan, auto; did you mean plan?"),
         ("AGX_LOG_LEVEL", "loud", "it must be one of debug, info, warning, error"),
         ("AGX_ALLOWED_ORIGINS", "*", "it must be exact origins, separated by commas"),
         ("AGX_ALLOWED_ORIGINS", "https://a.example/path", "it must be exact origins, separated by commas"),
@@ -302,7 +303,7 @@ def test_an_unknown_argument_is_refused() -> None:
 @pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - PROJECT_SETTINGS))
 def test_a_project_cannot_set_approval_permissions_or_paths(tmp_path: Path, name: str) -> None:
     write_settings(tmp_path / ".agenticx", f'{name} = "auto"')
-    with pytest.raises(SettingsError, match=f"'{name}' in .* may not be set here; allowed are: compaction_"):
+    with pytest.raises(SettingsError, match=f"'{name}' in .* may not be set here; remove it from that file"):
         load_settings(environ={}, project=tmp_path)
 
 
@@ -339,7 +340,8 @@ def test_a_named_pipe_as_project_file_does_not_block(tmp_path: Path) -> None:
         ("a = " + "[" * 5000, r"settings\.toml is not TOML: "),
         (".".join("a" * 100_000) + " = 1", r"settings\.toml is not TOML: line 1 has more than 2,000 dots"),
         ("x" * 300_000, r"settings\.toml is larger than 262144 bytes"),
-        ("colour = 1", r"'colour' in .*settings\.toml is not a setting; allowed are: "),
+        ("colour = 1", r"'colour' in .*settings\.toml is not a setting; remove it from that file$"),
+        ("max_tool_round = 3", r"settings\.toml is not a setting; did you mean 'max_tool_rounds'\?$"),
         ("tool_timeout_seconds = true", r"tool_timeout_seconds in .*settings\.toml is True; it must be a decimal"),
         ("max_tool_rounds = 30.0", r"max_tool_rounds in .*settings\.toml is 30\.0; it must be a whole number"),
     ],

@@ -36,11 +36,13 @@ BLANK_LINE = Rule("an empty line follows the summary", "Return the cursor after 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@pytest.mark.ci_lane
 def test_docstrings_follow_the_rules() -> None:
     found = [mistake for module in modules() for mistake in mistakes_in_module(module)]
     assert not found, "\n" + "\n".join(found)
 
 
+@pytest.mark.ci_lane
 def test_each_public_class_name_is_used_once() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for module in (module for module in modules() if any(folder in module.path.parents for folder in UNIQUE_IN)):

@@ -67,6 +67,8 @@ async def run_agents() -> None:
             assert_type(event, Event)
             if event.type == "confirm_required":
                 event.approve()
+            elif event.type == "question_asked":
+                event.answer(event.data["text"])
     assert_type(turn.result.output, City)
     async with open_hub("memory://", model="demo", agents=[desk]) as hub:
         stored = await hub.create(agent="desk")

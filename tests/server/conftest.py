@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.postgres.cluster import Cluster
 from tests.support.postgres.stores import store_url
+from tests.support.server.chromium import Tab, browser_tab
 from tests.support.server.running_studio import RunningStudio, StudioMaker, running_studio
 
 _STORES = [
@@ -18,6 +19,13 @@ _STORES = [
     pytest.param("postgres", marks=pytest.mark.ci_lane),
     pytest.param("polled postgres", marks=pytest.mark.deep_lane),
 ]
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Tab]:
+    """Return a tab of the browser, without cookies and storage of others."""
+    async with browser_tab() as tab:
+        yield tab
 
 
 def secret_file(folder: Path) -> Path:

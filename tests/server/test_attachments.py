@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.testing import hang, say
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.wires.files import PNG, TEXT, contents

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.testing import call, check_grammar, hang, say
 from tests.support.lanes import Count
 from tests.support.server.agx_processes import ServedStudio, agx_serve, outcome
@@ -66,7 +66,7 @@ async def test_a_queued_message_is_reported_at_once_and_runs_after_the_turn(make
         asked = await start_turn_until_question(studio, session_id)
         fields = {"when_busy": "queue", "client_turn_id": "c2", "attachments": [PICTURE]}
         answer = await studio.turn(session_id, "two", **fields)
-        assert (answer.status_code, set(answer.json())) == (202, {"turn_id", "cursor", "state"})
+        assert (answer.status_code, set(answer.json())) == (202, {"turn_id", "cursor", "state", "message_id"})
         assert answer.json()["state"] == "queued"
         assert (await studio.turn(session_id, "two", **fields)).json() == answer.json()
         await allow(studio, asked)
@@ -77,7 +77,7 @@ async def test_a_queued_message_is_reported_at_once_and_runs_after_the_turn(make
         assert outcomes(events) == ["turn_started one", "queued two", "final", "turn_started two", "final"]
         (queued,) = (event for event in events if event["type"] == "queued")
         begun = [event for event in events if event["type"] == "turn_started"][1]
-        assert queued["turn_id"] is None
+        assert (queued["turn_id"], queued["data"]["message_id"]) == (None, answer.json()["message_id"])
         assert queued["data"] == {
             "turn_id": begun["turn_id"],
             "message_id": begun["data"]["message_id"],
@@ -122,6 +122,7 @@ async def test_an_interrupting_message_starts_its_turn_right_after_the_stopped_o
     async with make_studio(ScriptedModel([[say("so"), hang()], "instead"])) as studio:
         session_id = await studio.session(name="Named")
         await studio.turn(session_id, "one")
+        await studio.events_until(session_id, "token")  # else the second turn might get the reply of the first
         answer = await studio.turn(session_id, "two", when_busy="interrupt")
         assert (answer.status_code, set(answer.json())) == (202, {"turn_id", "cursor"})
         behind = await studio.events_until(session_id, "final", cursor=answer.json()["cursor"])

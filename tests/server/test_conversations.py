@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
 from agenticx.testing import call, check_grammar, hang, outline, say, usage
 from tests.support.server.conversations import log, messages, run_turn
@@ -157,6 +158,29 @@ async def test_an_invalid_fork_or_export_is_a_problem_with_a_sentence(make_studi
             assert answer.json()["detail"].endswith((".", "'msg_x'", "'ses_x'"))
         empty = await fork(studio, session_id)
         assert await messages(studio, empty["id"]) == []
+
+
+async def test_what_ran_with_edited_arguments_stands_in_the_next_request_and_in_every_record(
+    make_studio: StudioMaker,
+) -> None:
+    model = ScriptedModel([call("bash_exec", {"command": "touch hello"}), "done"])
+    async with make_studio(model, tools=builtin_tools(), permission_mode="default") as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id, "go")
+        await studio.events_until(session_id, "confirm_required")
+        (asked,) = (await studio.client.get("/api/confirms")).json()["confirms"]
+        edited = {"approved": True, "digest": asked["digest"], "arguments": {"command": "touch edited"}}
+        assert (await studio.client.post(f"/api/confirms/{asked['id']}", json=edited)).status_code == 200
+        frames = await studio.events_until(session_id, "final")
+
+        (shown,) = [frame.data["data"]["result"] for frame in frames if frame.type == "tool_result"]
+        line = 'The user ran this call with other arguments: {"command": "touch edited"}\n'
+        assert shown.startswith(line)
+        assert [path.name for path in studio.workspace.rglob("*") if path.is_file()] == ["edited"]
+        assert model.requests[1].messages[-1].content == shown
+        messages = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
+        assert [message["content"] for message in messages if message["role"] == "tool"] == [shown]
+        assert line in (await studio.client.get(f"/api/sessions/{session_id}/export?format=markdown")).text
 
 
 async def test_a_session_is_exported_as_its_log_and_as_markdown(make_studio: StudioMaker) -> None:

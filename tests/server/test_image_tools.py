@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.llms import ScriptedModel
-from agenticx.llms.catalog.resolve import resolve_image_model
-from agenticx.llms.prices import Price
-from agenticx.llms.wrappers.pricing import PricedModel
+from agenticx.llms import Price, PricedModel, ScriptedModel, resolve_image_model
 from agenticx.testing import call, check_grammar, usage
-from agenticx.tools.builtin.images import image_tools
+from agenticx.tools.builtin import image_tools
 from tests.support.image_server import image_server, png
 from tests.support.server.conversations import log
 from tests.support.server.running_studio import StudioMaker

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.catalog.keys import store_key
-from agenticx.provider_keys import KeyStore
+from agenticx.credentials.provider_keys import KeyStore
+from agenticx.llms.providers.keys import store_key
 from agenticx.testing import FakeOpenAIServer, status
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker
 
@@ -144,6 +144,7 @@ async def test_a_key_is_tested_at_its_provider_before_it_is_stored(
         monkeypatch.setenv("STRICT_BASE_URL", "http://127.0.0.1:9/v1")
         code, problem = await put(studio, "strict", key=KEY, test=True)
         assert (code, problem["code"]) == (503, "provider_unreachable")
+        assert str(problem["detail"]).endswith("nothing listens there; is the model server running? Try again later.")
         assert await listed(studio) == [("open", place), ("silent", place)]
 
 

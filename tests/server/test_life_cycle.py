@@ -35,7 +35,7 @@ SERVE = ["serve", "--json", "--port", "0"]
 
 @asynccontextmanager
 async def turn_running_at(url: str, token: str) -> AsyncGenerator[list[str]]:
-    """Yield the types of the events of a turn that runs, which are all there once the server has ended."""
+    """Yield the types of the events of a turn that runs, and the reason of the server's end, once it has ended."""
     async with patient_client(url, headers={"Authorization": f"Bearer {token}"}) as client:
         path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}"
         await client.post(f"{path}/turns", json={"input": "count to 9999"})
@@ -43,7 +43,10 @@ async def turn_running_at(url: str, token: str) -> AsyncGenerator[list[str]]:
             frames = frames_of(answer)
             types = [frame.type for frame in await until(frames, "token")]
             yield types
-            types += [frame.type async for frame in frames]
+            async for frame in frames:
+                types += [frame.type] if frame.type != "comment" else []
+                if frame.type == "server_closing":
+                    types.append(frame.data["data"]["reason"])
 
 
 async def test_serve_prints_one_line_of_json_with_a_ticket_and_writes_the_rest_to_its_discovery_file(
@@ -103,14 +106,17 @@ async def test_other_commands_find_the_studio_by_its_file(tmp_path: Path) -> Non
         assert await find_studio(home) is None
 
 
-@pytest.mark.parametrize("health", [b'{"instance": "of another run"}', b"{}", b"[" * 99_999, b"nothing", b"", None])
-async def test_a_program_on_the_port_of_a_killed_studio_gets_no_token(tmp_path: Path, health: bytes | None) -> None:
-    home, requests = tmp_path / "home", list[bytes]()
+async def open_beside_program(home: Path, answered: bytes | None) -> tuple[tuple[int | None, str, str], list[bytes]]:
+    """Run `agx open` where another program has the port of a killed studio and gives requests this answer, or none.
+
+    Return the outcome of the command and the requests, none of which has the token.
+    """
+    requests = list[bytes]()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         requests.append(await reader.readuntil(b"\r\n\r\n"))
-        if health is not None:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(health), health))
+        if answered is not None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answered), answered))
             await writer.drain()
         writer.close()
 
@@ -119,11 +125,28 @@ async def test_a_program_on_the_port_of_a_killed_studio_gets_no_token(tmp_path: 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as program:
         port = program.sockets[0].getsockname()[1]
         StudioAddress("127.0.0.1", port, "of a killed run", home / "token", os.getpid()).write_file(home)
-        code, out, err = await outcome(await agx(home, "open", "--print"))
+        opened = await outcome(await agx(home, "open", "--print"))
+    assert b"secret" not in b"".join(requests)
+    return opened, requests
+
+
+@pytest.mark.parametrize("health", [b'{"instance": "of another run"}', b"{}", b"[" * 99_999, b"nothing", b"", None])
+async def test_a_program_on_the_port_of_a_killed_studio_gets_no_token(tmp_path: Path, health: bytes | None) -> None:
+    (code, out, err), requests = await open_beside_program(tmp_path / "home", health)
     assert (code, out) == (1, "")
     assert err == "agx: no studio is running for this AGX_HOME; `agx serve` starts one\n"
     assert [request.split()[1] for request in requests] == [b"/api/health"]
-    assert b"secret" not in requests[0]
+
+
+async def test_a_program_that_knows_the_instance_of_a_killed_studio_gets_no_token(tmp_path: Path) -> None:
+    home, answered = tmp_path / "home", b'{"instance": "of a killed run", "proof": "00"}'
+    (code, out, err), requests = await open_beside_program(home, answered)
+    assert (code, out) == (1, "")
+    assert f"what answers there does not have the token in {str(home / 'token')!r}" in err
+    assert [request.split()[1].partition(b"=")[0] for request in requests] == [
+        b"/api/health",
+        b"/api/identity?challenge",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +182,7 @@ async def test_a_newcomer_takes_over_once_the_turns_of_the_first_studio_have_end
             async with second.client() as client:
                 (session,) = (await client.get("/api/sessions")).json()["sessions"]
                 assert session["running_turn_id"] is None
-        assert types[-2:] == ["error", "server_closing"]
+        assert types[-3:] == ["error", "server_closing", "stopped"]
 
 
 @pytest.mark.ci_lane
@@ -169,7 +192,7 @@ async def test_of_many_newcomers_that_take_over_at_once_one_stays(tmp_path: Path
         async with turn_running_at(first.url, first.token) as types:
             newcomers = [await agx(home, *SERVE, "--take-over") for _ in range(4)]
             lines = [json.loads(await newcomer.stdout.readline() or b"null") for newcomer in newcomers]
-        assert types[-2:] == ["error", "server_closing"]
+        assert types[-3:] == ["error", "server_closing", "stopped"]
         assert await outcome(first.process) == (0, "", "")
         await wait_until(lambda: sum(newcomer.returncode is None for newcomer in newcomers) == 1)
         (left,) = (newcomer for newcomer in newcomers if newcomer.returncode is None)
@@ -179,9 +202,9 @@ async def test_of_many_newcomers_that_take_over_at_once_one_stays(tmp_path: Path
         assert {(await outcome(newcomer))[0] for newcomer in newcomers} <= {0, 1}  # 1: a slow machine, ten seconds over
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
 @pytest.mark.parametrize("is_suspended", [True, False])
-@pytest.mark.cases(quick=1)
 async def test_take_over_says_why_a_studio_cannot_be_asked_to_end(tmp_path: Path, is_suspended: bool) -> None:
     home = tmp_path / "home"
     async with agx_serve(home) as first:
@@ -217,7 +240,7 @@ async def test_a_token_file_that_was_replaced_is_named_until_a_newcomer_takes_ov
 def test_a_studio_that_does_not_confirm_its_instance_gets_no_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, health: bytes | None
 ) -> None:
-    monkeypatch.setattr(single_instance, "_TAKE_OVER_SECONDS", 0.3)
+    monkeypatch.setattr(single_instance, "_TAKE_OVER_SECONDS", PATIENCE if health is None else 0.3)
     monkeypatch.setattr(single_instance, "_ANSWER_SECONDS", 0.2 if health is None else 5.0)
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
@@ -277,7 +300,7 @@ async def test_the_server_ends_cleanly_when_the_pipe_to_its_stdin_ends(tmp_path:
         async with turn_running_at(url, (home / "token").read_text().strip()) as types:
             os.write(ours, b"what is written is dropped\n")
             os.close(ours)
-        assert types[-2:] == ["error", "server_closing"]
+        assert types[-3:] == ["error", "server_closing", "parent_ended"]
         assert (process.wait(PATIENCE), process.stderr.read()) == (0, "")
     assert not (home / "studio.json").exists()
 
@@ -299,13 +322,13 @@ async def test_the_server_ends_cleanly_when_its_parent_was_killed(tmp_path: Path
         parent.stderr.readline()
         async with turn_running_at(url, (home / "token").read_text().strip()) as types:
             parent.kill()
-        assert types[-2:] == ["error", "server_closing"]
+        assert types[-3:] == ["error", "server_closing", "parent_ended"]
         assert parent.stderr.read() == ""  # to its end, which is that of the server
     assert not (home / "studio.json").exists()
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("kind", ["null", "file", "terminal"])
-@pytest.mark.cases(quick=1)
 async def test_a_stdin_that_is_no_pipe_may_end(tmp_path: Path, kind: str) -> None:
     home, given = tmp_path / "home", list[int]()
     if kind == "terminal":

@@ -337,6 +337,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
         os.close(reading)
 
 
+@pytest.mark.ci_lane
 @pytest.mark.anyio
 @pytest.mark.promise("I1")
 async def test_the_debug_log_has_no_lines_of_other_libraries_and_no_event_content(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.knowledge.memory import UserMemory
+from agenticx.knowledge import UserMemory
 from tests.support.server.running_studio import IN_A_FILE, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.shares_secrets]

@@ -16,6 +16,7 @@ from agenticx.llms import ScriptedModel
 from agenticx.testing import call, check_grammar, fail, hang, usage
 from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.file_replies import FILE_WIRES, FileCall, FileWire
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +127,31 @@ async def test_one_that_fails_or_is_stopped_leaves_the_others_alone(make_studio:
         (picked,) = [event["data"] for event in await log(studio, session_id) if "picked" in event["data"]]
         assert found[picked["picked"]]["state"] == "done"
         assert await page(studio, session_id) == "<p>done"
+        check_grammar(await log(studio, session_id))
+
+
+async def test_a_pick_while_others_run_stops_them_and_counts_before_a_queued_message(make_studio: StudioMaker) -> None:
+    model = ScriptedModel([create("<p>one"), create("<p>two"), [hang()], "made", "made", "Smaller."])
+    async with make_studio(model, **AGENT) as studio:
+        session_id = await studio.session()
+        cursor = (await studio.turn(session_id, "a page", variants=3)).json()["cursor"]
+        async with studio.events(session_id, cursor=cursor) as frames:
+            ended = [frame.data["agent_id"] async for frame in take_ends(frames, 2) if frame.data]
+        number = max(int(agent.removeprefix("option-")) for agent in ended)
+        text = await page(studio, session_id, f"?option={number}")
+        await studio.turn(session_id, "smaller", when_busy="queue")
+        assert (
+            await studio.client.post(f"/api/sessions/{session_id}/options/{number}/pick", json={})
+        ).status_code == 200
+        (picked,) = [event["data"] for event in await log(studio, session_id) if "picked" in event["data"]]
+        assert picked["picked"] == number
+        states = [row["state"] for row in (await options(studio, session_id)).values()]
+        assert sorted(states) == ["done", "done", "stopped"]
+        async with studio.events(session_id, cursor=cursor) as frames:
+            async for frame in frames:
+                if frame.data and frame.data["data"].get("text") == "Smaller.":
+                    break
+        assert await page(studio, session_id) == text
         check_grammar(await log(studio, session_id))
 
 
@@ -326,7 +352,7 @@ async def test_each_way_to_end_is_a_state(make_studio: StudioMaker) -> None:
         async with studio.events(session_id, cursor=cursor) as frames:
             _ = [frame async for frame in take_ends(frames, 4)]
         assert (await options(studio, session_id))[running[0]]["state"] == "stopped"
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             await studio.client.post(f"/api/sessions/{session_id}/stop", json={})
             assert (await end_of_turn(studio, session_id, cursor))["code"] == "stopped"
         rows = list((await options(studio, session_id)).values())

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import AsyncIterator
+import json
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
 from agenticx import builtin_tools
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel
-from agenticx.llms.wrappers.retrying import RetryingModel
+from agenticx.llms import RetryingModel, ScriptedModel
 from agenticx.messages import ToolMessage, UserMessage
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import call, say, usage
-from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
-from tests.support.server.running_studio import StudioMaker
+from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.page import (
+    DECISION,
+    FILE_EVENTS,
+    INPUT,
+    SHOWN,
+    STOPPED,
+    TITLE,
+    add_files,
+    button,
+    check,
+    click,
+    enter,
+    field,
+    file_parts,
+    fill,
+    send_and_be_asked,
+    send_message,
+    text_of,
+    write,
+)
+from tests.support.server.running_studio import IN_A_FILE, StudioMaker
 from tests.support.teams.configured import PAIR, team_file
 from tests.support.wires.files import PDF, PNG, TEXT
 
@@ -26,27 +46,24 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browser_tab() as tab:
-        yield tab
+ASKED = text_of("[aria-label=Decision]")
+STATUS = text_of("#status")
 
 
 async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(tools=builtin_tools(), model="demo") as studio:
-        await enter(tab, studio)
-        assert await tab.evaluate("location.href") == f"http://127.0.0.1:{studio.port}/"
+        await tab.open(f"http://127.0.0.1:{studio.port}/#{await studio.services.tickets.issue()}")
+        await tab.wait_for("document.getElementById('demo-notice') && true")
+        assert await tab.evaluate("location.href") == f"http://127.0.0.1:{studio.port}/#/new"
         await send_message(tab, "Write hello.txt with the text Good morning")
-        await tab.wait_for("document.querySelector('.allow')")
-        assert "hello.txt" in await tab.evaluate("document.querySelector('.ask').innerText")
-        assert "Good morning" in await tab.evaluate("document.querySelector('.ask').innerText")
+        asked = await tab.wait_for(f"{ASKED}.includes('Good morning') && {ASKED}")
+        assert "hello.txt" in asked
         assert not (studio.workspace / "hello.txt").exists()
-        await tab.evaluate("document.querySelector('.allow').click()")
-        await tab.wait_for("document.getElementById('stop').hidden && document.querySelectorAll('.assistant')[1]")
+        await click(tab, "Allow once", DECISION)
+        await tab.wait_for(f"{STOPPED} && document.querySelectorAll('.answer')[1]")
         assert (studio.workspace / "hello.txt").read_text() == "Good morning"
         before = await tab.evaluate(SHOWN)
-        assert "Allowed." in before
+        assert "Allowed once by you" in before
 
         await tab.reload()
         await tab.wait_for(f"{SHOWN} === {before!r}")
@@ -63,59 +80,73 @@ async def test_a_user_allows_a_kind_of_calls_for_the_session_and_always_and_revo
     async with make_studio(ScriptedModel([*script, last, "done"]), tools=builtin_tools()) as studio:
         await enter(tab, studio)
         await send_message(tab, "Write")
-        for number, (button, kind) in enumerate(
-            [("allow-session", "edit files in src/"), ("allow-always", "edit files in lib/"), ("allow", "docs/")], 1
-        ):
-            box = f"[...document.querySelectorAll('.ask')][{number - 1}]"
-            await tab.wait_for(f"{box}?.querySelector('.{button}')")
-            assert kind in await tab.evaluate(f"{box}.querySelector('.kinds').innerText")
-            labels = await tab.evaluate(f"[...{box}.querySelectorAll('button')].map((each) => each.textContent)")
+        for answer, kind in [
+            ("Allow for this session", "edit files in src/"),
+            ("Always in this folder", "edit files in lib/"),
+            ("Allow once", "docs/"),
+        ]:
+            await tab.wait_for(f"{ASKED}.includes({kind!r})")
+            labels = await tab.evaluate(f"[...{DECISION}.querySelectorAll('button')].map((each) => each.textContent)")
             order = ["Allow once", "Allow for this session:", "Always in this folder:", "Edit…", "Deny"]
             assert [one for one, text in zip(order, labels, strict=True) if not text.startswith(one)] == []
-            if button == "allow":
-                await tab.evaluate("document.getElementById('rules').open = true")
-                revoking = "[...document.querySelectorAll('#rule-list .revoke')]"
-                await tab.wait_for(f"{revoking}.length === 2")
-                listed = await tab.evaluate("document.getElementById('rule-list').innerText")
-                assert "allow edit path=src/**" in listed
-                assert "in this session" in listed
-                assert f"in {studio.workspace.resolve()}" in listed
-                assert "from an answer" in listed
-                form = "document.getElementById('explain')"
-                await tab.evaluate(f"{form}.elements.arguments.value = 'cat .env'; {form}.requestSubmit()")
-                explained = await tab.wait_for("document.getElementById('explained').innerText")
-                assert explained.startswith("You would be asked (rule: protected).")
-                assert "It names .env, a file that usually holds keys or passwords." in explained
-                await tab.evaluate(f"{form}.elements.tool.value = 'file_write'; {form}.requestSubmit()")
-                assert "no JSON" in await tab.wait_for("document.getElementById('rule-error').textContent")
-                await tab.evaluate(f"{revoking}[0].click()")
-                await tab.wait_for(f"{revoking}.length === 1")
-                await tab.evaluate(f"{box}.querySelector('.exact input').click()")
-                exact = await tab.evaluate(f"{box}.querySelector('.allow-always').textContent")
-                assert exact == "Always in this folder: this file, whatever is written to it"
-            await tab.evaluate(f"{box}.querySelector('.{button}').click()")
-        again = await tab.wait_for("document.querySelectorAll('.ask')[3]?.innerText")
-        assert "lib/e.py" in again
-        box = "document.querySelectorAll('.ask')[3]"
-        await tab.evaluate(f"{box}.querySelector('.edit-arguments').click()")
-        labels = f"[...{box}.querySelectorAll('.edit label')]"
-        assert await tab.evaluate(f"{labels}.map((one) => one.firstChild.data)") == ["command", "timeout (JSON)"]
-        command, timeout = (f"{labels}[{place}].querySelector('textarea')" for place in (0, 1))
-        allow = f"{box}.querySelector('.allow-edited').click()"
-        await tab.evaluate(f"{command}.value = 'touch edited.txt'; {timeout}.value = '\"soon\"'; {allow}")
-        refusal = await tab.wait_for(f"{box}.querySelector(':scope > .error')?.textContent")
-        assert refusal.startswith("'arguments': 'timeout' should be ")
-        await tab.evaluate(f"{timeout}.value = '30'; {allow}")
+            if answer == "Allow once":
+                await revoke_one(tab, str(studio.workspace.resolve()))
+                await check(tab, "only this file, whatever is written to it", DECISION)
+                await tab.wait_for(f"{button('Always in this folder: this file', DECISION)} && true")
+            await click(tab, answer, DECISION)
+        await tab.wait_for(f"{ASKED}.includes('lib/e.py')")
+        await click(tab, "Edit…", DECISION)
+        await fill(tab, "command", "touch edited.txt", DECISION)
+        await fill(tab, "timeout", "0", DECISION)
+        await click(tab, "Allow edited", DECISION)
+        refusal = await tab.wait_for(f"{DECISION}.querySelector('[role=alert]')?.textContent")
+        assert refusal.startswith("'timeout' should be ")
+        await fill(tab, "timeout", "30", DECISION)
+        await click(tab, "Allow edited", DECISION)
         await tab.wait_for(f"{SHOWN}.includes('done')")
         assert [(studio.workspace / name).exists() for name in ("edited.txt", "lib/e.py")] == [True, False]
-        answers = await tab.evaluate("[...document.querySelectorAll('.ask .buttons')].map((row) => row.innerText)")
-        assert answers == [
-            "Allowed. Remembered for the session: allow edit path=src/**",
-            "Allowed. Remembered always: allow edit path=lib/**",
-            "Allowed.",
-            "Allowed.",
+        answers = "[...document.querySelectorAll('#log .request summary')].map((one) => one.innerText.split(' · ')[0])"
+        assert await tab.evaluate(answers) == [
+            "Allowed for this session by you: edit files in src/",
+            "Allowed always in this folder by you: edit files in lib/",
+            "Allowed once by you",
+            "Allowed with changes by you",
         ]
+        card = "[...document.querySelectorAll('#log .card.call')].find((one) => one.innerText.includes('src/b.py'))"
+        await tab.evaluate(f"{card}.querySelector('summary').click()")
+        await tab.wait_for(f"{card}.innerText.includes('Not asked about: your rule allows it to edit files in src/.')")
         assert [error for error in tab.errors if "422" not in error] == []
+
+
+async def revoke_one(tab: Tab, workspace: str) -> None:
+    """Look at the two rules in the settings, revoke the first, and have calls explained."""
+    await tab.evaluate("location.hash = '#/settings/rules'")
+    await tab.wait_for("document.querySelectorAll('#rule-list .revoke').length === 2")
+    listed = await tab.evaluate(text_of("#rule-list"))
+    said = ("It is allowed to edit files in src/", "allow edit path=src/**")
+    for text in (*said, "in this session", f"in {workspace}", "from an answer"):
+        assert text in listed
+    await fill(tab, "command", "cat .env", "document.getElementById('explain')")
+    await click(tab, "Explain")
+    explained = await tab.wait_for(text_of("#explained"))
+    assert explained.startswith("You would be asked. It")
+    assert "It names .env, a file that usually holds keys or passwords." in explained
+    await fill(tab, "command", "bash -c 'echo hi'; git add a", "document.getElementById('explain')")
+    await click(tab, "Explain")
+    explained = await tab.wait_for(f"{text_of('#explained')}.includes('bash -c') && {text_of('#explained')}")
+    assert "so the mode “Asks before changes” does: reads are allowed, all else is asked about." in explained
+    codes = await tab.evaluate("[...document.querySelectorAll('#explained code')].map((one) => one.innerText)")
+    assert codes == ["bash -c 'echo hi'", "bash", "git add a"]
+    assert "`" not in await tab.evaluate(text_of("#settings"))
+    assert "mode default" not in explained
+    await fill(tab, "Call", "file_write")
+    await fill(tab, "path", "src/new.py", "document.getElementById('explain')")
+    await click(tab, "Explain")
+    explained = await tab.wait_for(text_of("#explained"))
+    assert explained.startswith("It would run without a question, by your rule: edit files in src/.")
+    await click(tab, "Revoke")
+    await tab.wait_for("document.querySelectorAll('#rule-list .revoke').length === 1")
+    await click(tab, "Close settings")
 
 
 WITH_PERSON = """
@@ -142,18 +173,15 @@ async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_i
         await studio.client.post("/api/sessions", json={"team": "pair"})
         await enter(tab, studio)
         await send_message(tab, "Write.")
-        await tab.wait_for("document.querySelector('.ask textarea.answer')")
-        assert await tab.evaluate("document.querySelector('.ask .note').innerText") == "person asks"
-        await tab.evaluate("document.querySelector('.ask textarea.answer').value = 'Shorter.'")
-        await tab.evaluate("document.querySelector('.ask textarea.answer').dispatchEvent(new Event('input'))")
-        await tab.evaluate("document.querySelector('.ask .main').click()")
+        asked = await tab.wait_for(f"{ASKED}.startsWith('The team waits for you') && {ASKED}")
+        assert "One." in asked
+        assert "turn to speak" not in asked
+        await fill(tab, "Your answer", "Shorter.", DECISION)
+        await click(tab, "Answer", DECISION)
         await tab.wait_for(f"{SHOWN}.includes('The team stopped')")
         shown = (await tab.evaluate(SHOWN)).splitlines()
-        assert shown[:3] == ["Write.", "writer", "One."]
-        assert shown[-6:] == [
-            *("Answer: Shorter.", "person", "Shorter.", "critic", "Two."),
-            "The team stopped: Maximum number of turns 3 reached.",
-        ]
+        assert shown[:5] == ["Write.", "writer", "One.", "You", "Shorter."]  # the answer is said once
+        assert shown[5:] == ["critic", "Two.", "The team stopped: Maximum number of turns 3 reached."]
         assert tab.errors == []
 
 
@@ -176,36 +204,37 @@ async def test_the_subagents_of_a_session_are_listed_with_their_states(make_stud
     model = ScriptedModel([[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."])
     async with make_studio(model, tools=session_tools()) as studio:
         await enter(tab, studio)
-        assert await tab.evaluate("document.getElementById('subagents').hidden")
         await send_message(tab, "Where is it?")
         await tab.wait_for(f"{SHOWN}.includes('It is found.')")
-        listed = "document.getElementById('subagents').innerText"
-        await tab.wait_for(f"{listed} === 'searcher-1: completed, 1 round, 23 tokens: Find <b>it</b>'")
+        await click(tab, "Show preview")
+        await click(tab, "Agents", "document.getElementById('pane')")
+        listed = text_of("#pane-content")
+        listed = await tab.wait_for(f"{listed}.includes('searcher-1') && {listed}")
+        assert "Find <b>it</b>" in listed
+        assert "23 tokens" in listed
         assert tab.errors == []
 
 
 @pytest.mark.ci_lane
 async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_studio: StudioMaker, tab: Tab) -> None:
-    questions = [call("ask_user", {"text": "Which <b>colour</b>?", "options": ["red", "blue"]})]
+    questions = [call("ask_user", {"text": "Which <b>colour</b>, **please**?", "options": ["red", "blue"]})]
     model = ScriptedModel([questions, [call("ask_user", {"text": "And why?"})], "Thanks."])
     async with make_studio(model, tools=builtin_tools()) as studio:
         await enter(tab, studio)
         await send_message(tab, "Ask me")
-        await tab.wait_for("document.querySelectorAll('.ask .option').length === 2")
-        assert "Which <b>colour</b>?" in await tab.evaluate("document.querySelector('.ask').innerText")
-        assert await tab.evaluate("document.querySelector('.ask .main').disabled")  # without an answer of one's own
-        await tab.evaluate("document.querySelectorAll('.ask .option')[1].click()")
-        await tab.wait_for("document.querySelectorAll('.ask')[1]?.querySelector('.answer')")
+        assert "Which <b>colour</b>, please?" in await tab.wait_for(f"{ASKED}.includes('blue') && {ASKED}")
+        answering = "[...document.querySelectorAll('[aria-label=Decision] button')].at(-1).disabled"
+        assert await tab.evaluate(answering)  # without an answer of one's own
+        await click(tab, "“blue”", DECISION)
+        await tab.wait_for(f"{ASKED}.includes('And why?')")
         await tab.reload()
-        field = await tab.wait_for("document.querySelectorAll('.ask')[1]?.querySelector('.answer') && 'there'")
-        assert field == "there"
-        write = "const field = document.querySelector('.ask .answer'); field.value = ' So <i>that</i> it fits. '"
-        await tab.evaluate(f"(() => {{ {write}; field.dispatchEvent(new Event('input')); }})()")
-        key = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true, cancelable: true})"
-        await tab.evaluate(f"document.querySelector('.ask .answer').dispatchEvent({key})")
+        await fill(tab, "Your answer", " So <i>that</i> it fits. ", DECISION)
+        await tab.wait_for(f"!{answering}")
+        await tab.evaluate(f"{field('Your answer', DECISION)}.focus()")
+        await tab.press("Enter")
         shown = await tab.wait_for(f"{SHOWN}.includes('Thanks.') && {SHOWN}")
-        assert "Answer: blue" in shown
-        assert "Answer: So <i>that</i> it fits." in shown
+        assert "The agent asked: “Which <b>colour</b>, please?” – you answered: “blue”" in shown
+        assert "you answered: “So <i>that</i> it fits.”" in shown
         assert tab.errors == []
     results = [row.content for row in model.requests[2].messages if isinstance(row, ToolMessage)]
     assert results == ["blue", "So <i>that</i> it fits."]
@@ -213,17 +242,43 @@ async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_s
 
 @pytest.mark.ci_lane
 @pytest.mark.shares_secrets
-async def test_the_page_names_the_files_whose_instructions_the_model_gets(make_studio: StudioMaker, tab: Tab) -> None:
-    async with make_studio() as studio:
-        (studio.workspace / "AGENTS.md").write_text("Use tabs.")
+async def test_a_file_with_instructions_is_named_and_once_it_is_trusted_a_question_is_asked_anew(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    script = [call("file_write", {"path": "a.txt", "content": "a"}), "done"]
+    async with make_studio(ScriptedModel(script), tools=builtin_tools()) as studio:
+        folder = studio.workspace / "app"
+        for made in (studio.workspace / ".git", folder):
+            made.mkdir()
+        (studio.workspace / "AGENTS.md").write_text(
+            "Use tabs.\u202e"
+        )  # above the workspace, whose tools cannot read it
+        session_id = await studio.session(workspace=str(folder))
         await enter(tab, studio)
-        shown = "document.getElementById('session-instructions').textContent"
-        assert await tab.wait_for(shown) == "instructions: AGENTS.md"
-        notice = await tab.wait_for("document.getElementById('session-trust').innerText")
-        shown_digest = hashlib.sha256(b"Use tabs.").hexdigest()[:12]
-        assert notice.startswith(f"AGENTS.md (sha256 {shown_digest}…) is not trusted: ")
-        await tab.evaluate("document.querySelector('#session-trust button').click()")
-        await tab.wait_for("document.getElementById('session-trust').hidden")
+        await tab.evaluate(f"location.hash = '#/s/{session_id}'")
+        notice = await tab.wait_for(text_of("#session-trust"))
+        assert notice.startswith("../AGENTS.md is not trusted.")
+        await click(tab, "Leave ../AGENTS.md untrusted")  # as long as it stays as it is
+        await tab.wait_for("!document.getElementById('session-trust')")
+        await click(tab, "Session menu")
+        assert await tab.wait_for(text_of("#session-instructions")) == "Instructions: ../AGENTS.md"
+        await click(tab, "Instructions that are not trusted")
+        await click(tab, "Read ../AGENTS.md")
+        await tab.wait_for(f"{text_of('#session-trust pre')} === 'Use tabs.⟨U+202E⟩'")
+        await send_and_be_asked(tab, "Write")
+        untrusted = "The conversation has instructions that you have not trusted (../AGENTS.md)"
+        reasons = f"[...{DECISION}.querySelectorAll('.reasons li')].map((one) => one.innerText)"
+        assert await tab.evaluate(reasons) == [
+            "It creates a file: 1 line, 1 byte.",
+            f"{untrusted}; the call may have been their idea.",
+        ]
+        await click(tab, "Trust ../AGENTS.md")
+        await tab.wait_for("!document.getElementById('session-trust')")
+        await tab.wait_for(f"{SHOWN}.includes('Asked anew, as the reasons for the question had changed')")
+        await click(tab, "Allow once", DECISION)
+        shown = await tab.wait_for(f"{SHOWN}.includes('done') && {SHOWN}")
+        assert "Allowed once by you" in shown
+        assert "Denied" not in shown
         assert studio.services.hub.trust is not None
         assert [one.path for one in studio.services.hub.trust.list().values()] == [str(studio.workspace / "AGENTS.md")]
         assert tab.errors == []
@@ -233,11 +288,13 @@ async def test_the_page_names_the_files_whose_instructions_the_model_gets(make_s
 async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         await tab.open(f"http://127.0.0.1:{studio.port}/")
-        shown = "document.getElementById('locked').innerText"
-        assert "agx open" in await tab.wait_for(f"!document.getElementById('locked').hidden && {shown}")
+        shown = text_of("#locked")
+        assert "agx open" in await tab.wait_for(shown)
         await tab.evaluate("location.hash = 'a-ticket-that-never-was'")
         assert "used already" in await tab.wait_for(f"{shown}.includes('used already') && {shown}")
         assert await tab.evaluate("location.hash") == ""
+        await tab.open_beside(f"http://127.0.0.1:{studio.port}/#{await studio.services.tickets.issue()}")
+        await tab.wait_for("document.getElementById('input') && true")  # it is signed in with the other tab
 
 
 @pytest.mark.ci_lane
@@ -246,14 +303,12 @@ async def test_stop_ends_the_turn_and_a_denied_call_does_not_run(make_studio: St
     async with make_studio(model) as studio:
         await enter(tab, studio)
         await send_message(tab, "one")
-        await tab.wait_for("document.querySelector('.deny')")
-        await tab.evaluate("document.querySelector('.deny').click()")
-        assert "Denied." in await tab.wait_for(f"{SHOWN}.includes('so not.') && {SHOWN}")
-        await tab.wait_for("document.getElementById('stop').hidden")
-        await send_message(tab, "two")
-        await tab.wait_for("document.querySelector('.deny')")
-        await tab.evaluate("document.getElementById('stop').click()")
-        assert "Stopped." in await tab.wait_for(f"{SHOWN}.includes('Stopped.') && {SHOWN}")
+        await click(tab, "Deny", DECISION)
+        assert "Denied by you" in await tab.wait_for(f"{SHOWN}.includes('so not.') && {SHOWN}")
+        await tab.wait_for(STOPPED)
+        await send_and_be_asked(tab, "two")
+        await click(tab, "Stop")
+        await tab.wait_for(f"{SHOWN}.includes('Stopped by you') && !{DECISION}")
 
 
 @pytest.mark.ci_lane
@@ -262,52 +317,110 @@ async def test_a_reason_for_a_denial_reaches_the_model_and_is_shown(make_studio:
     async with make_studio(model) as studio:
         await enter(tab, studio)
         await send_message(tab, "one")
-        await tab.wait_for("document.querySelector('.ask .reason')")
-        await tab.evaluate("document.querySelector('.ask .reason').value = ' Use <b>the other</b> one. '")
-        key = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
-        await tab.evaluate(f"document.querySelector('.ask .reason').dispatchEvent({key})")
+        await fill(tab, "Tell the agent why", " Use <b>the other</b> one. ", DECISION)
+        await tab.wait_for(f"{button('Deny', DECISION)} && true")
+        await tab.evaluate(f"{field('Tell the agent why', DECISION)}.focus()")
+        await tab.press("Enter")
         shown = await tab.wait_for(f"{SHOWN}.includes('so not.') && {SHOWN}")
-        assert "Denied. Reason: Use <b>the other</b> one." in shown
+        assert "Denied by you: Use <b>the other</b> one." in shown
         assert tab.errors == []
     (result,) = [row.content for row in model.requests[1].messages if isinstance(row, ToolMessage)]
     assert result == "Denied by the user. Reason: Use <b>the other</b> one."
 
 
 HEADER = """(() => {
-    const shown = (id) => document.getElementById(id).selectedOptions[0].textContent;
-    return [shown('session-model'), shown('session-mode'), !document.getElementById('auto-warning').hidden];
+    const shown = (id) => document.getElementById(id)?.selectedOptions[0]?.textContent.trim().split(' · ')[0];
+    return [shown('session-model'), shown('session-mode'), Boolean(document.getElementById('auto-warning'))];
 })()"""
 
 
-async def select(tab: Tab, id_: str, value: str) -> None:
-    field = f"document.getElementById({id_!r})"
-    await tab.evaluate(f"{field}.value = {value!r}, {field}.dispatchEvent(new Event('change'))")
+PROMPT = "Explain what the files in this folder do."
 
 
 @pytest.mark.ci_lane
-async def test_the_header_shows_and_changes_the_model_and_the_mode(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_the_model_and_the_mode_of_a_session_are_shown_and_changed(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         session_id = await studio.session(name="Mine", model="demo", permission_mode="auto")
         path = f"/api/sessions/{session_id}"
-        await enter(tab, studio)
-        header = await tab.wait_for(f"document.querySelector('#title').textContent == 'Mine' && {HEADER}")
-        assert header == ["demo", "auto: allow everything", True]
-        await select(tab, "session-model", "")
+        await enter(tab, studio, "#/new")
+        listed = f"[...({field('Model')}?.options ?? [])].map((one) => one.text)"
+        listed = await tab.wait_for(f"{listed}.length > 2 && {listed}")
+        noted = f"JSON.stringify([{text_of('#demo-notice')}, document.querySelector('.prompts button').innerText])"
+        demo = "The demo model is chosen. It is a script; you can choose another model below."
+        for model, shown in (("demo", [demo, "List the files in this folder."]), ("", ["", PROMPT])):
+            await fill(tab, "Model", model)
+            await tab.wait_for(f"{noted} === {json.dumps(json.dumps(shown, separators=(',', ':')))}")
+        await tab.evaluate(f"location.hash = '#/s/{session_id}'")
+        header = await tab.wait_for(f"{TITLE} == 'Mine' && {HEADER}[0] === 'demo' && {HEADER}")
+        assert header == ["demo", "Runs everything without asking", True]
+        assert listed[1] == "scripted · tools"  # the ones that can be used come first
+        assert "demo · $0 · tools" in listed  # as in the report of the usage
+        await fill(tab, "Model", "add key")
+        await tab.wait_for("location.hash === '#/settings/models'")
+        rows = "[...document.querySelectorAll('table.models tr')].map((row) => row.innerText)"
+        others = await tab.wait_for(f"{rows}.some((text) => text.startsWith('anthropic:')) && {rows}")
+        assert not [text for text in listed if text.startswith("anthropic:")]
+        assert re.fullmatch(r"Add key… \(\d+ more models\)", listed[-1])
+        reasons = [text for text in others if text.startswith("anthropic:")]
+        assert "ANTHROPIC_API_KEY is not set" in reasons[0]
+        assert re.search(r"200,000\s+3.00 / 15.00\s+images, tools, thinking", "".join(reasons))
+        await tab.evaluate("history.back()")
+        await tab.wait_for(f"{HEADER}[0] === 'demo'")
+        await fill(tab, "Model", "")
         await studio.events_until(session_id, "session_changed")
         assert (await studio.client.get(path)).json()["model"] is None
 
         await studio.client.patch(path, json={"permission_mode": "plan"})  # in another window
-        await tab.wait_for(f"{HEADER}[1] === 'plan: plan only'")
-        assert await tab.evaluate(HEADER) == ["scripted (from settings)", "plan: plan only", False]
+        await tab.wait_for(f"{HEADER}[1] === 'Plans only'")
+        assert await tab.evaluate(HEADER) == ["scripted (from settings)", "Plans only", False]
+        await click(tab, "Show preview")
+        shown = (
+            "[...document.querySelectorAll('#session-folder, #session-mode-text')].map((one) => one.clientWidth > 40)"
+        )
+        await tab.wait_for(f"document.getElementById('pane') && {shown}.join() === 'true,true'")
+        assert await tab.evaluate(f"{field('Permissions')}.checkVisibility()")
 
-        await tab.evaluate("window.confirm = () => false")
-        await select(tab, "session-mode", "auto")
-        assert await tab.evaluate(HEADER) == ["scripted (from settings)", "plan: plan only", False]
-        await tab.evaluate("window.confirm = () => true")
-        await select(tab, "session-mode", "auto")
+        await fill(tab, "Permissions", "auto")
+        await click(tab, "Cancel", "document.querySelector('dialog')")
+        assert await tab.evaluate(HEADER) == ["scripted (from settings)", "Plans only", False]
+        await fill(tab, "Permissions", "auto")
+        await click(tab, "Run everything", "document.querySelector('dialog')")
         await tab.wait_for(f"{HEADER}[2]")
         assert (await studio.client.get(path)).json()["permission_mode"] == "auto"
         assert tab.errors == []
+
+
+@IN_A_FILE
+@pytest.mark.ci_lane
+async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
+    make_studio: StudioMaker, tab: Tab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AGX_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    dialog = "document.querySelector('dialog[open]')"
+    shown = f"JSON.stringify([{text_of('dialog[open] [role=alert]')}, {dialog}?.querySelector('input').value])"
+    buttons = f"[...{dialog}.querySelectorAll('button')].map((one) => one.innerText)"
+    async with make_studio() as studio:
+        await enter(tab, studio, "#/settings/models")
+        await click(tab, "Add key of anthropic")
+        await fill(tab, "Key of anthropic", "canary\u200b-key", dialog)
+        await click(tab, "Store key", dialog)
+        error, typed = json.loads(await tab.wait_for(f"{shown}.includes('not stored') && {shown}"))
+        assert error.startswith("The key was not stored: the key has blanks, control or non-ASCII characters within")
+        assert typed == "canary\u200b-key"
+        assert await tab.evaluate(buttons) == ["Store key", "Cancel"]
+        await fill(tab, "Key of anthropic", "canary-key", dialog)
+        await click(tab, "Store key", dialog)
+        error, typed = json.loads(await tab.wait_for(f"{shown}.includes('could not be tested') && {shown}"))
+        assert (error.split(":")[0], typed) == ("The key was not stored", "canary-key")
+        assert await tab.evaluate(buttons) == ["Store key", "Store without testing", "Cancel"]
+        assert (await studio.client.get("/api/keys")).json() == {"keys": []}
+        await click(tab, "Store without testing", dialog)
+        await tab.wait_for(f"!{dialog} && {button('Remove key of anthropic')} && true")
+        assert await tab.evaluate("document.querySelectorAll('main [role=alert]').length") == 0
+        assert [error for error in tab.errors if "422" not in error and "503" not in error] == []
 
 
 PAYLOADS = (
@@ -328,34 +441,49 @@ async def test_content_is_rendered_as_text_with_hidden_characters_escaped(make_s
     async with make_studio(model) as studio:
         await enter(tab, studio)
         await send_message(tab, odd)
-        asked = await tab.wait_for("document.querySelector('.ask')?.textContent")
+        asked = await tab.wait_for(f"{DECISION}?.textContent")
         assert PAYLOADS[0] in asked
         assert "\u202e" not in asked
         assert "\u200b" not in asked
         assert "\x1b" not in asked
-        await tab.evaluate("document.querySelector('.allow').click()")
-        await tab.wait_for("document.querySelectorAll('.assistant').length === 2")
-        await tab.wait_for("document.getElementById('stop').hidden")
+        await click(tab, "Allow once", DECISION)
+        await tab.wait_for(f"{STOPPED} && document.querySelectorAll('.answer').length === 2")
         assert await tab.evaluate("document.querySelector('#log :is(img, script, svg, iframe)')") is None
+        assert await tab.evaluate("document.querySelector('#log a[href^=javascript]')") is None
         assert await tab.evaluate("window.hit ?? null") is None
         assert tab.errors == []
 
 
 @pytest.mark.ci_lane
-async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMaker, tab: Tab) -> None:
-    dead = ScriptedModel([ModelError("dead:x could not be reached\u202e", code="provider.auth")], name="dead:x")
-    model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
-    async with make_studio(model) as studio:
+async def test_another_attempt_is_shown_with_the_reason_and_the_time_until_then(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    busy = ModelError("dead:x answered with HTTP 429", code="provider.rate_limited", retryable=True, retry_after=30)
+    refused = ModelError("dead:x does not know you\u202e", code="provider.auth")
+    model = RetryingModel(ScriptedModel([refused, busy], name="dead:x"), [ScriptedModel(["Here."], name="acme:large")])
+    async with make_studio(model, llm_first_feedback_seconds=0.1) as studio:
         await enter(tab, studio)
         await send_message(tab, "hello")
         log = await tab.wait_for(f"{SHOWN}.includes('Here.') && {SHOWN}")
-        assert "dead:x could not be reached\\u{202e}; asking acme:large." in log
+        assert "The provider did not accept the key; asked acme:large instead.\ndead:x does not know you⟨U+202E⟩" in log
+        session_id = (await tab.evaluate("location.hash")).removeprefix("#/s/")
+        await send_message(tab, "hello")
+        async with studio.events(session_id) as frames:
+            async for frame in frames:
+                if frame.data and frame.data["data"].get("waiting"):
+                    break
+        counted = "The provider allows no more requests for now; asks again in "
+        await tab.wait_for(f"{SHOWN}.includes({counted!r})")
+        status = await tab.wait_for(f"/^Trying again in \\d+/.test({STATUS}) && {STATUS}")
+        await tab.wait_for(f"{STATUS} !== {status!r} && /^Trying again in \\d+/.test({STATUS})")
+        await click(tab, "Stop")
+        await tab.wait_for(f"{SHOWN}.includes('requests for now.\\n')")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
-ATTACHMENT_ERROR = "document.getElementById('attachment-error').textContent"
+ATTACHED = f"{text_of('#attached')}.replaceAll('×', '').replace(/\\s+/g, ' ').trim()"
+ATTACHMENT_ERROR = text_of("#attachment-error")
 
 
 @pytest.mark.ci_lane
@@ -371,12 +499,17 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
         shown = f"{PNG.name} ({PNG.size} bytes) {PDF.name} ({PDF.size} bytes) {TEXT.name} (8 bytes)"
         assert (await tab.evaluate(ATTACHED)).split() == shown.split()
         await send_message(tab, "What is this?")
-        log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('seen') && {SHOWN}")
+        log = await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('seen') && {SHOWN}")
         for file in (PNG, PDF, TEXT):
             assert f"Attached: {file.name} ({file.size} bytes)" in log
-        assert await tab.evaluate("document.getElementById('attached').hidden")
+        images = "[...document.querySelectorAll('#log a[href^=\"blob:\"] > img')]"
+        loaded = await tab.wait_for(
+            f"{images}[0]?.naturalWidth && {images}.map((one) => [one.alt, one.offsetHeight > 60])"
+        )
+        assert loaded == [[PNG.name, True]]
+        assert await tab.evaluate("document.getElementById('attached')") is None
         await send_message(tab, "And now?")
-        await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('and now')")
+        await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('and now')")
         assert tab.errors == []
     first, second = (
         [row for row in request.messages if isinstance(row, UserMessage)][-1] for request in model.requests
@@ -408,15 +541,21 @@ async def test_a_file_that_cannot_be_attached_is_refused_and_the_others_stay(
         "p.png": (f"[{png}, new Uint8Array(5 * 2**20)]", "p.png has 5.01 MiB; an image may have 5 MiB."),
         "d.pdf": (f"[{pdf}, new Uint8Array(12 * 2**20)]", "d.pdf has 12.01 MiB; a PDF may have 12 MiB."),
         "t.png": ("['x'.repeat(2**19 + 1)]", "t.png has 512.01 KiB; a text file may have 512 KiB."),
+        "o\u202egpj.exe": (
+            "['x']",
+            "o⟨U+202E⟩gpj.exe cannot be attached: its name has control characters or marks that reverse text. "
+            "Rename the file.",
+        ),
     }
     async with make_studio(ScriptedModel(["so"])) as studio:
         await enter(tab, studio)
         for name, (content, sentence) in refusals.items():
             await add_files(tab, "dropped", (name, content), ("a.txt", "['a']"))
-            assert await tab.wait_for(f"{ATTACHMENT_ERROR}.startsWith({name!r}) && {ATTACHMENT_ERROR}") == sentence
-        await tab.wait_for("document.querySelectorAll('#attached li').length === 3")
-        await add_files(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 2)])
-        sentence = f"{MAX_ATTACHMENTS - 3}.txt is one too many: a message may have {MAX_ATTACHMENTS} files."
+            shown = f"{ATTACHMENT_ERROR}.startsWith({sentence.split()[0]!r}) && {ATTACHMENT_ERROR}"
+            assert await tab.wait_for(shown) == sentence
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 4")
+        await add_files(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 3)])
+        sentence = f"{MAX_ATTACHMENTS - 4}.txt is one too many: a message may have {MAX_ATTACHMENTS} files."
         assert await tab.wait_for(f"{ATTACHMENT_ERROR}.includes('too many') && {ATTACHMENT_ERROR}") == sentence
 
 
@@ -439,45 +578,66 @@ async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studi
         refused = await tab.wait_for(f"{ATTACHMENT_ERROR}.includes('neither') && {ATTACHMENT_ERROR}")
         assert refused.startswith("'odd.txt' is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8")
         assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 2
-        assert await tab.evaluate("document.getElementById('input').value") == "Look"
-
-
-async def click(tab: Tab, selector: str) -> None:
-    await tab.wait_for(f"document.querySelector({selector!r})")
-    await tab.evaluate(f"document.querySelector({selector!r}).click()")
+        assert await tab.evaluate(INPUT) == "Look"
 
 
 @pytest.mark.ci_lane
 async def test_a_user_finds_renames_pins_and_deletes_sessions(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel(["We meet in 会议室 three."])) as studio:
         other = await studio.session(name="Another")
-        await studio.session(name=None)
-        await enter(tab, studio)
+        await enter(tab, studio, f"#/s/{await studio.session(name=None)}")
         await send_message(tab, "Where do we <b>meet</b>?")
-        await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
-        find = "document.getElementById('find')"
-        listed = "[...document.querySelectorAll('#sessions button')].map((row) => row.textContent).join('|')"
-        await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?|Another'")
-        await tab.evaluate(f"{find}.value = '会议'; {find}.dispatchEvent(new Event('input'))")
+        await tab.wait_for(f"{TITLE} == 'Where do we <b>meet</b>?'")
+        rows = "[...document.querySelectorAll('#sessions .name')].map((row) => row.textContent).sort().join('|')"
+        await tab.wait_for(f"{rows} == 'Another|Where do we <b>meet</b>?'")
+        await fill(tab, "Find in sessions", "会议")
         await tab.wait_for("document.querySelector('.match mark')?.textContent == '会议'")
-        assert await tab.evaluate(listed) == "Where do we <b>meet</b>?"
-        await tab.evaluate(f"{find}.value = ''; {find}.dispatchEvent(new Event('input'))")
-        await tab.wait_for(f"{listed}.endsWith('|Another')")
-        await tab.evaluate("document.querySelectorAll('#sessions button')[1].click()")
-        await tab.wait_for("document.querySelector('#title').textContent == 'Another'")
-        await tab.evaluate("window.prompt = () => ' Mine '; window.confirm = () => true")
-        await click(tab, "#actions [name=rename]")
-        await click(tab, "#actions [name=pin]")
-        await tab.wait_for(f"{listed} == '★ Mine|Where do we <b>meet</b>?'")
+        assert await tab.evaluate(rows) == "Where do we <b>meet</b>?"
+        await tab.evaluate("document.querySelector('.match').click()")
+        await tab.wait_for("location.hash.includes('/m/')")
+        await fill(tab, "Find in sessions", "")
+        await click(tab, "Another")
+        await tab.wait_for(f"{TITLE} == 'Another'")
+        await choose(tab, "Rename")
+        await fill(tab, "Name", "o\u202egpj", "document.querySelector('dialog')")
+        await click(tab, "Rename session", "document.querySelector('dialog')")
+        refused = await tab.wait_for(text_of("dialog[open] [role=alert]"))
+        assert refused == "A name must be one line without control characters. You typed: o⟨U+202E⟩gpj"
+        assert await tab.evaluate("document.querySelector('dialog input').value") == "o\u202egpj"
+        await fill(tab, "Name", " Mine ", "document.querySelector('dialog')")
+        await tab.evaluate("document.querySelector('dialog input').focus()")
+        await tab.press("Enter")
+        await tab.wait_for(f"{TITLE} == 'Mine'")
+        menu_has_focus = "!document.querySelector('dialog') && document.activeElement.ariaLabel == 'Session menu'"
+        await tab.wait_for(menu_has_focus)
+        await choose(tab, "Delete")
+        await tab.wait_for("document.querySelector('dialog[open]') && true")
+        await tab.press("Escape")
+        await tab.wait_for(menu_has_focus)
+        await choose(tab, "Pin")
+        await tab.wait_for(f"{rows} == 'Where do we <b>meet</b>?|★ Mine'")
+        assert await tab.evaluate("document.querySelector('#sessions h2').innerText") == "Pinned"
         assert (await studio.client.get(f"/api/sessions/{other}")).json()["name"] == "Mine"
-        await click(tab, "#actions [name=archive]")
-        await tab.wait_for(f"{listed} == 'Where do we <b>meet</b>?'")
+        await choose(tab, "Archive")
+        await tab.wait_for(f"{rows} == 'Where do we <b>meet</b>?'")
+        assert await tab.wait_for(text_of("#message")) == "Archived. It is listed under Archived."
+        assert await tab.evaluate(text_of(".session-header .archived")) == "archived"
         await tab.evaluate("document.getElementById('archived').click()")
-        await tab.wait_for(f"{listed} == '★ Mine'")
-        deletes = "document.querySelector('#actions [name=delete]').click()"
-        await tab.evaluate(f"{deletes}, document.getElementById('archived').click()")
-        await tab.wait_for("document.querySelector('#title').textContent == 'Where do we <b>meet</b>?'")
+        await tab.wait_for(f"{rows} == '★ Mine'")
+        assert [error for error in tab.errors if "422" not in error] == []  # of the refused name
+        await choose(tab, "Delete")
+        await click(tab, "Delete session", "document.querySelector('dialog')")
+        await tab.wait_for(f"{TITLE} == 'New session' && {rows} == ''")  # no other one is listed
+        await tab.evaluate("document.getElementById('archived').click()")
+        await tab.wait_for(f"{rows} == 'Where do we <b>meet</b>?'")
         assert (await studio.client.get(f"/api/sessions/{other}")).status_code == 404
+        assert [error for error in tab.errors if "422" not in error and "404" not in error] == []  # of late reads
+
+
+async def choose(tab: Tab, item: str) -> None:
+    """Choose an item of the menu of the session."""
+    await click(tab, "Session menu")
+    await click(tab, item, "document.querySelector('[role=menu]')")
 
 
 async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMaker, tab: Tab) -> None:
@@ -486,30 +646,42 @@ async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMak
     async with make_studio(model, tools=builtin_tools(), permission_mode="auto") as studio:
         session_id = await studio.session(name="Steps")
         await enter(tab, studio)
+        ends = "document.querySelectorAll('#log .message-actions')"
+        await tab.wait_for(f"{TITLE} === 'Steps'")
         await send_message(tab, "first")
-        await tab.wait_for("document.querySelectorAll('.message-actions').length == 2")
+        await tab.wait_for(f"{STOPPED} && {ends}.length == 1")
         await send_message(tab, "second")
-        await tab.wait_for("document.querySelectorAll('.message-actions').length == 4")
-        shown = (
-            "[...document.querySelectorAll('#log .text')].filter((e) => !e.hidden).map((e) => e.textContent).join('|')"
-        )
+        await tab.wait_for(f"{STOPPED} && {ends}.length == 2")
+        shown = "[...document.querySelectorAll('#log :is(.text, .answer)')].map((e) => e.innerText.trim()).join('|')"
         assert await tab.evaluate(shown) == "first|One.|second|Writing.|Two."
-        await tab.evaluate("document.querySelectorAll('.message-actions')[1].querySelector('button').click()")
+        await click(tab, "Rewind to here", f"{ends}[0]")
         await tab.wait_for(f"{shown} == 'first|One.'")
-        await tab.wait_for("document.querySelector('#log').innerText.includes('a.txt: removed')")
+        await tab.wait_for(f"{text_of('#log .rewound')} === 'a.txt was removed.'")
         assert not (studio.workspace / "a.txt").exists()
-        await click(tab, ".undo")
+        await click(tab, "Undo")
         await tab.wait_for(f"{shown} == 'first|One.|second|Writing.|Two.'")
         assert (studio.workspace / "a.txt").read_text() == "two"
-        await tab.evaluate("document.querySelectorAll('.message-actions')[2].querySelector('button').click()")
-        await tab.wait_for(f"document.querySelector('#input').value == 'second' && {shown} == 'first|One.'")
-        await tab.evaluate("document.getElementById('input').value = ''")
+        assert not await tab.evaluate("document.getElementById('log').innerText.includes('rewound')")  # nothing to undo
+        await click(tab, "Edit", "document.querySelectorAll('#log .user')[1]")
+        await tab.wait_for(f"{INPUT} == 'second'")
+        assert await tab.evaluate(shown) == "first|One.|second|Writing.|Two."  # taken back when it is sent
+        await write(tab, "")
         await send_message(tab, "third")
+        await tab.wait_for(f"{shown} == 'first|One.|third|Three.' && {STOPPED}")
+        (studio.workspace / "a.txt").write_text("three")
+        await click(tab, "Undo")
+        await tab.wait_for(f"{shown} == 'first|One.|second|Writing.|Two.'")
+        changed = await tab.wait_for(f"{text_of('#message')}")
+        assert changed == "a.txt: It was changed outside this conversation since; it was not overwritten."
+        await click(tab, "Dismiss the message")
+        assert await tab.wait_for(f"document.activeElement.id === 'input' && {text_of('#message')} === ''")
+        assert "The rewind was undone" in await tab.evaluate("document.getElementById('log').innerText")
+        await click(tab, "Bring it back")
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
         await tab.reload()
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
         listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
         assert [message["content"] for message in listed] == ["first", "One.", "third", "Three."]
-        await tab.evaluate("document.querySelectorAll('.message-actions')[1].querySelectorAll('button')[1].click()")
-        await tab.wait_for("document.querySelector('#title').textContent == 'Steps (fork)'")
+        await click(tab, "Fork here", f"{ends}[0]")
+        await tab.wait_for(f"{TITLE} == 'Steps (fork)'")
         await tab.wait_for(f"{shown} == 'first|One.'")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import io
 import zipfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import pytest
 
 from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
-from agenticx.testing import call, stall_after
-from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.page import SHOWN, enter, send_message
+from agenticx.testing import call, hang, stall_after
+from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.page import SHOWN, STOPPED, click, enter, fill, send_message, text_of
 from tests.support.server.running_studio import StudioMaker
 from tests.support.timeouts import PATIENCE
 
@@ -30,10 +30,12 @@ PAGE = """<!doctype html>
 <script>top.postMessage({ran: document.title}, "*"); top.postMessage({type: "held", id: 1, url: ""}, "*")</script>
 """
 PANE = "document.getElementById('artifacts')"
-CODE = f"{PANE}.querySelector('.code').textContent"
-SIZE = f"{PANE}.querySelector('.size').textContent"
+CODE = f"{PANE}?.querySelector('.code')?.textContent"
+SIZE = f"{PANE}?.querySelector('.size')?.textContent"
+BLOCKED = f"({PANE}?.querySelector('.blocked')?.innerText ?? '')"
+HELD = f"Boolean({PANE}.querySelector('.held'))"
 FILES = f"[...{PANE}.querySelectorAll('.files button')]"
-RUN = f"{PANE}.querySelector('.run')"
+RUN = f"{PANE}?.querySelector('.run')"
 SPY = "window.messages = []; addEventListener('message', ({data}) => messages.push(data))"
 
 
@@ -45,10 +47,7 @@ def tab_of(name: str) -> str:
     return f"[...{PANE}.querySelectorAll('[role=tab]')].find((tab) => tab.textContent === {name!r})"
 
 
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browser_tab() as tab:
-        yield tab
+PREVIEW = tab_of("Preview")
 
 
 async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_next_is_dropped(
@@ -57,22 +56,21 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
     growing = [create(PAGE.replace("Bakery", "Butcher") + "x" * 400), stall_after(30)]
     async with make_studio(ScriptedModel([create(PAGE), "done", growing]), tools=builtin_tools()) as studio:
         await enter(tab, studio)
-        assert await tab.evaluate(f"{PANE}.hidden")
+        assert await tab.evaluate(PANE) is None
         await tab.evaluate(SPY)
         await send_message(tab, "Make a page")
         await tab.wait_for(f"{SIZE} === '{len(PAGE.encode())} bytes'")
-        blocked = f"{PANE}.querySelector('.blocked').innerText"
-        listed = await tab.wait_for(f"{blocked}.includes('bread') && {blocked}")
+        listed = await tab.wait_for(f"{BLOCKED}.includes('bread') && {BLOCKED}")
         assert "image https://cdn.example/bread.png" in listed
         assert "AGX_PREVIEW_HOSTS" in listed
-        await tab.wait_for(f"{blocked}.includes('A script of the page has not run.')")
+        await tab.wait_for(f"{BLOCKED}.includes('A script of the page has not run.')")
         assert "WebRTC" in await tab.evaluate(f"{PANE}.querySelector('.run-note').textContent")
         assert await tab.evaluate("messages.filter(({ran}) => ran).length") == 0
 
         await tab.evaluate(f"{RUN}.click()")
         await tab.wait_for("messages.find(({ran}) => ran)?.ran === 'Bakery 🥐'")
         assert await tab.evaluate(f"{RUN}.textContent") == "Stop"
-        assert await tab.evaluate(f"{PANE}.querySelector('.held').hidden")  # the page is not the shell
+        assert not await tab.evaluate(HELD)  # the page is not the shell
 
         await tab.evaluate("messages.length = 0")
         await send_message(tab, "Make another")
@@ -81,11 +79,11 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         types = "messages.map(({type}) => type)"
         await tab.wait_for(f"{types}.includes('ready') && {types}.lastIndexOf('shown') > {types}.indexOf('ready')")
         async with asyncio.timeout(PATIENCE):
-            while await tab.evaluate(f"{PANE}.querySelector('.held').hidden"):  # a frame that is replaced sees no click
+            while not await tab.evaluate(HELD):  # a frame that is replaced sees no click
                 await tab.click(f"{PANE}.querySelector('.frame')")
         await tab.evaluate(f"{tab_of('Code')}.click()")
         assert "Butcher" in await tab.wait_for(f"{CODE}.includes('Butcher') && {CODE}")
-        await tab.evaluate("document.getElementById('stop').click()")
+        await click(tab, "Stop", "document.getElementById('composer')")
         await tab.wait_for(f"{CODE} === {PAGE!r}")
         assert await tab.evaluate(f"{SIZE} === '{len(PAGE.encode())} bytes' && !{RUN}.disabled")
 
@@ -93,8 +91,83 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         await tab.wait_for(f"{SIZE} === '{len(PAGE.encode())} bytes'")
         await tab.evaluate(f"{tab_of('Code')}.click()")
         await tab.wait_for(f"{CODE} === {PAGE!r}")
-        assert await tab.evaluate(f"{PANE}.querySelector('.revisions').hidden")
+        assert await tab.evaluate(f"{PANE}.querySelector('[aria-label=Revision]')") is None
         assert [entry for entry in tab.errors if "bread.png" not in entry] == []
+
+
+USED = """<!doctype html><input id="name"><button style="position: fixed; inset: 3rem 0 0">Draw</button><script>
+const tell = (message) => top.postMessage(message, "*");
+addEventListener("keydown", ({ key }) => tell({ key }));
+addEventListener("focus", () => tell({ focused: true }));
+document.querySelector("button").onclick = () => tell({ clicked: true });
+tell({ ran: true });
+const steal = () => setInterval(() => document.getElementById("name").focus(), 10);
+</script>"""
+COVER = f"{PANE}.querySelector('.cover')"
+
+
+async def test_a_page_that_runs_is_used_and_is_removed_if_it_takes_the_keyboard_or_floods(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    stealing = USED.replace("</script>", "steal()</script>")
+    large = "<script>const all = Array.from({length: 200000}, () => ({}));"
+    large += "setInterval(() => top.postMessage(all, '*'), 5)</script>"
+    many = "<script>setInterval(() => { for (let n = 0; n < 5000; n += 1) top.postMessage(n, '*'); }, 1)</script>"
+    replies = [create(USED), "done", create(stealing), "done", create(large), "done", create(many), "done"]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(SPY)
+        await send_message(tab, "Make a page")
+        await tab.wait_for(f"{STOPPED} && {RUN} && !{RUN}.disabled")
+        await tab.evaluate(f"{RUN}.focus()")
+        await tab.press("Enter")
+        ran = "messages.findIndex(({ran}) => ran)"
+        await tab.wait_for(f"{ran} >= 0 && messages.findLastIndex(({{type}}) => type === 'shown') > {ran}")
+        await tab.click(f"{PANE}.querySelector('iframe')")  # nothing else was done since Run, so nothing lies over it
+        await tab.wait_for("messages.some(({clicked}) => clicked)")
+        await tab.press("k")
+        await tab.wait_for("messages.some(({key}) => key === 'k')")
+
+        await tab.click("document.getElementById('input')")
+        await tab.evaluate("messages.length = 0")
+        await tab.click(COVER)
+        await tab.wait_for(f"{COVER}.hidden && messages.some(({{focused}}) => focused)")
+        await tab.press("j")
+        await tab.wait_for("messages.some(({key}) => key === 'j')")
+
+        await send_message(tab, "Make another")
+        await tab.wait_for(f"{SIZE} === '{len(stealing.encode())} bytes' && {STOPPED} && !{RUN}.disabled")
+        await tab.evaluate("messages.length = 0")
+        await tab.evaluate(f"{RUN}.focus()")
+        await tab.press("Enter")
+        await tab.wait_for("document.activeElement.tagName === 'IFRAME'")
+        await tab.evaluate("document.getElementById('input').focus()")
+        await tab.wait_for(f"{PANE}.innerText.includes('The page took the keyboard while you')")
+        await tab.type("a secret")
+        assert await tab.evaluate("[document.activeElement.id, document.activeElement.value]") == ["input", "a secret"]
+        assert await tab.evaluate(f"{RUN}.textContent") == "Run"
+        assert await tab.evaluate("messages.some(({key}) => key)") is False
+
+        await tab.evaluate(f"{RUN}.focus()")
+        await tab.press("Enter")
+        await tab.wait_for("document.activeElement.tagName === 'IFRAME'")
+        await tab.evaluate("document.getElementById('log').focus()")  # what is typed there is meant for the message box
+        await tab.wait_for(f"document.activeElement.id === 'log' && {RUN}.textContent === 'Run'")
+
+        await tab.reload()  # without the spy, which would read what the next page sends
+        await tab.wait_for(f"{STOPPED} && {SIZE} === '{len(stealing.encode())} bytes'")
+        await tab.evaluate("window.seen = 0; addEventListener('message', () => { seen += 1; })")
+        for page, end in (
+            (large, f"seen > 30 && ({RUN}.click(), true)"),
+            (many, f"{PANE}.innerText.includes('messages without end')"),
+        ):
+            await send_message(tab, "Make another")
+            await tab.wait_for(f"{SIZE} === '{len(page.encode())} bytes' && {STOPPED} && !{RUN}.disabled")
+            await tab.evaluate(f"{RUN}.click()")
+            await tab.wait_for(f"{RUN}.textContent === 'Stop'")
+            await tab.wait_for(end)
+            await tab.wait_for(f"{RUN}.textContent === 'Run'")
+        assert tab.errors == []
 
 
 @pytest.mark.ci_lane
@@ -106,33 +179,80 @@ async def test_files_are_chosen_with_their_revisions_loaded_and_gone_after_a_rew
     async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
         await enter(tab, studio)
         await send_message(tab, "Make pages")
-        files = f"[...{PANE}.querySelectorAll('.files button')].map((one) => one.textContent)"
+        files = f"[...({PANE}?.querySelectorAll('.files button') ?? [])].map((one) => one.textContent)"
         await tab.wait_for(f"{files}.join() === 'css/a.css,index.html'")
-        await tab.wait_for("document.getElementById('stop').hidden")
+        await tab.wait_for(STOPPED)
         await tab.reload()
         await tab.wait_for(f"{files}.join() === 'css/a.css,index.html'")
         choose = f"[...{PANE}.querySelectorAll('.files button')].find((one) => one.textContent === {{!r}}).click()"
         await tab.evaluate(choose.format("css/a.css"))
         await tab.wait_for(f"{CODE} === 'a {{}}'")
-        assert await tab.evaluate(f"[{tab_of('Preview')}.disabled, {RUN}.hidden]") == [True, True]
+        assert await tab.evaluate(f"[{PREVIEW}.disabled, {RUN} ?? null]") == [True, None]
         await tab.evaluate(choose.format("index.html"))
         await tab.evaluate(f"{tab_of('Code')}.click()")
         await tab.wait_for(f"{CODE}.length === {len(large)}")
-        revision = f"{PANE}.querySelector('.revisions')"
-        await tab.evaluate(f"{revision}.value = '1', {revision}.dispatchEvent(new Event('change'))")
-        await tab.wait_for(f"{CODE} === {PAGE!r}")
+        await tab.evaluate(f"{tab_of('Diff')}.click()")
+        signs = f"[...{PANE}.querySelectorAll('.diff .sign')].map((one) => one.firstChild.data).join('')"
+        await tab.wait_for(f"{signs} === '{'−' * PAGE.count(chr(10))}+'")
+        await fill(tab, "Revision", "1", PANE)  # has none before it
+        await tab.evaluate(f"{tab_of('Code')}.click()")
+        await tab.wait_for(f"{CODE} === {PAGE!r} && {tab_of('Diff')}.disabled")
+        assert await tab.evaluate(f"{PANE}.querySelector('.code-tag').textContent") == "<!doctype"
 
-        await tab.evaluate(f"{PANE}.querySelector('.close').click()")
-        assert await tab.evaluate(f"[{PANE}.hidden, document.getElementById('show-artifacts').textContent]") == [
-            True,
-            "Files (2)",
-        ]
-        await tab.evaluate("document.getElementById('show-artifacts').click()")
-        assert not await tab.evaluate(f"{PANE}.hidden")
+        await click(tab, "Changes")
+        await tab.wait_for(f"{text_of('.changes-pane')}.startsWith('No file of the folder')")
+        made = "document.querySelector('.changes-pane .made')"
+        assert "2 files of the session, not in the folder css/a.css Preview" in await tab.evaluate(text_of(".made"))
+        await click(tab, "Preview css/a.css", made)
+        await tab.wait_for(f"{CODE} === 'a {{}}'")
+        await click(tab, "Close preview")
+        await tab.wait_for(f"!{PANE}")
+        await click(tab, "Show files (2)")
+        await tab.wait_for(f"{PANE} && true")
         (session,) = (await studio.client.get("/api/sessions")).json()["sessions"]
         await studio.client.post(f"/api/sessions/{session['id']}/rewind", json={"message_id": None})
-        await tab.wait_for(f"{PANE}.hidden && document.getElementById('show-artifacts').hidden")
+        await tab.wait_for(f"{text_of('#artifacts')}.includes('no files yet')")
         assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_table_is_shown_as_rows_of_text_the_first_ones_at_once(make_studio: StudioMaker, tab: Tab) -> None:
+    rows = [["name", "note"], ["<b>x</b>", 'a "quoted", long\nvalue'], ["=1+1", "\u202eright"], ["", "y" * 400]]
+    rows += [[f"row {number}", "z"] for number in range(300)]
+    text = written(rows, ",")
+    async with make_studio(ScriptedModel([create(text, "people.csv"), "done"]), tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "Make a table")
+        table_rows = f"[...({PANE}?.querySelectorAll('.csv tbody tr') ?? [])]"
+        cells = f"{table_rows}.map((row) => [...row.cells].map((cell) => cell.innerText))"
+        shown = await tab.wait_for(f"{STOPPED} && {cells}.length === 200 && {cells}")
+        assert await tab.evaluate(f"[...{PANE}.querySelectorAll('thead th')].map((e) => e.innerText)") == [
+            "Row",
+            *rows[0],
+        ]
+        assert shown[:2] == [["1", "<b>x</b>", 'a "quoted", long\nvalue'], ["2", "=1+1", "⟨U+202E⟩right"]]
+        assert shown[2] == ["3", "", "y" * 300 + "…"]
+        await click(tab, "Show more rows", PANE)
+        await tab.wait_for(f"{cells}.length === 303 && !{PANE}.innerText.includes('Show more rows')")
+        odd = ["", "\ufeffa\tb\r\n", 'a;"b', ",\n,", '""', 'a"b,c"d', *(written(rows[:4], each) for each in ";\t")]
+        read = f"""import('/assets/text/csv.js').then(({{ readCsv }}) => {odd}.map((text) => readCsv(text, 9).rows))"""
+        assert await tab.evaluate(read) == [
+            [],
+            [["a", "b"]],
+            [["a", "b"]],
+            [["", ""], ["", ""]],
+            [[""]],
+            [['a"b', 'c"d']],
+            rows[:4],
+            rows[:4],
+        ]
+        assert tab.errors == []
+
+
+def written(rows: list[list[str]], separator: str) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=separator).writerows(rows)
+    return text.getvalue()
 
 
 LINKED = """<!doctype html>
@@ -163,8 +283,8 @@ async def test_a_page_is_shown_with_the_files_of_the_session_that_it_names(make_
         await enter(tab, studio)
         await tab.evaluate(SPY)
         await send_message(tab, "Make pages")
-        await tab.wait_for("document.getElementById('stop').hidden")
-        await tab.wait_for(f"{PANE}.querySelectorAll('.files li').length === 6 && !{RUN}.disabled")
+        await tab.wait_for(STOPPED)
+        await tab.wait_for(f"{PANE}?.querySelectorAll('.files li').length === 6 && !{RUN}.disabled")
         choose = f"[...{PANE}.querySelectorAll('.files button')].find((one) => one.textContent === 'index.html')"
         await tab.evaluate(f"{choose}.click()")
         blocked = f"[...{PANE}.querySelectorAll('.blocked li')].map((one) => one.textContent).sort()"
@@ -183,30 +303,86 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
     replies = [create("<h1>one"), create("<h1>two"), "made it", "made it"]
     async with make_studio(ScriptedModel(replies), tools=builtin_tools()) as studio:
         await enter(tab, studio)
-        await tab.evaluate("document.getElementById('variants').value = '2'")
+        await fill(tab, "Number of answers", "2")
         await send_message(tab, "a page")
-        tabs = f"[...{PANE}.querySelectorAll('.options button')].map((one) => one.textContent).join()"
-        await tab.wait_for(f"{tabs} === 'Option 1,Option 2'")
-        state = f"{PANE}.querySelector('.option-state span').textContent"
-        await tab.wait_for(f"{state}.endsWith(': done. ')")
+        tabs = f"[...({PANE}?.querySelectorAll('.options button') ?? [])].map((one) => one.textContent).join()"
+        await tab.wait_for(f"{tabs} === 'All,Option 1,Option 2'")
+        grid = f"[...{PANE}.querySelectorAll('.grid-item h3')].map((one) => one.innerText.split(' · ').at(-1))"
+        await tab.wait_for(f"{grid}.join() === 'done,done'")
+        await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[1].click()")
+        state = f"({PANE}?.querySelector('.option-state span')?.textContent.trim() ?? '')"
+        await tab.wait_for(f"{state}.endsWith(': done.')")
         await tab.evaluate(f"{tab_of('Code')}.click()")
-        await tab.wait_for("document.getElementById('stop').hidden")
+        await tab.wait_for(STOPPED)
         texts: list[str] = []
         for number in (1, 2):
-            await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[{number - 1}].click()")
+            await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[{number}].click()")
             texts.append(await tab.wait_for(CODE))
         assert sorted(texts) == ["<h1>one", "<h1>two"]
         await tab.reload()
-        await tab.wait_for(f"{tabs} === 'Option 1,Option 2'")
-        await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[1].click()")
-        pick = f"{PANE}.querySelector('.pick')"
-        await tab.wait_for(f"!{pick}.hidden && {state}.endsWith(': done. ')")
-        await tab.evaluate(f"{pick}.click()")
-        await tab.wait_for(f"{tabs} === 'Session,Option 1,Option 2'")
+        await tab.wait_for(f"{tabs} === 'All,Option 1,Option 2'")
+        await click(tab, "Use this one", f"{PANE}.querySelectorAll('.grid-item')[1]")
+        await tab.wait_for(f"{tabs} === 'All,Session,Option 1,Option 2 · picked'")
         await tab.evaluate(f"{tab_of('Code')}.click()")
         await tab.wait_for(f"{CODE} === {texts[1]!r}")
-        await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[2].click()")
+        await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[3].click()")
         assert "in use" in await tab.wait_for(f"{state}.includes('in use') && {state}")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_options_without_files_are_shown_by_their_answers(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([f"It is **{word}**." for word in ("one", "two", "three", "four")])) as studio:
+        await enter(tab, studio)
+        await fill(tab, "Number of answers", "2")
+        await send_message(tab, "a word")
+        await tab.wait_for(STOPPED)
+        answers = f"[...({PANE}?.querySelectorAll('.document strong') ?? [])].map((one) => one.innerText)"
+        assert sorted(await tab.wait_for(f"{answers}.length === 2 && {answers}")) == ["one", "two"]
+        said = await tab.evaluate(
+            "[...document.querySelectorAll('#log .card.option > .said')].map((one) => one.innerText)"
+        )
+        assert sorted(said) == ["It is one.", "It is two."]
+        await tab.evaluate("document.getElementById('pane').focus()")
+        await tab.press("2")
+        (word,) = await tab.wait_for(f"{answers}.length === 1 && {answers}")
+        await click(tab, "Use this one", PANE)
+        await tab.wait_for(f"{text_of('#artifacts')}.includes('in use')")
+        assert await tab.evaluate(answers) == [word]
+        listed = "[...document.querySelectorAll('.card.option summary')].map((one) => one.innerText)"
+        await tab.wait_for(f"{listed}.join() === 'Option 1 · scripted · done,Option 2 · scripted · done · picked'")
+
+        await fill(tab, "Number of answers", "2")
+        await send_message(tab, "another word")  # of which the answers are shown in place of the one before
+        await tab.wait_for(f"{answers}.join() === 'three,four' || {answers}.join() === 'four,three'")
+        await tab.wait_for(STOPPED)
+        await click(tab, "Use this one", "document.getElementById('log')")
+        await tab.wait_for(f"{text_of('#artifacts')}.includes('in use')")
+        assert not await tab.evaluate("document.querySelector('#log .answer')")  # the cards say all that the list says
+        assert tab.errors == []
+
+
+async def test_an_option_is_picked_while_another_is_written(make_studio: StudioMaker, tab: Tab) -> None:
+    growing = ["\n\n".join(f"Line {number}." for number in range(200)), hang()]
+    async with make_studio(ScriptedModel([growing, "It is short."])) as studio:
+        await enter(tab, studio)
+        await fill(tab, "Number of answers", "2")
+        await send_message(tab, "a word")
+        states = f"[...({PANE}?.querySelectorAll('.grid-item h3') ?? [])].map((one) => one.innerText.split(' · ')[2])"
+        found = await tab.wait_for(
+            f"{states}.includes('done') && {states}.some((one) => /^Writing, \\d+ s$/.test(one)) && {states}"
+        )
+        done = found.index("done")
+        box = f"{PANE}.querySelectorAll('.grid-item')[{1 - done}].querySelector('.document')"
+        await tab.wait_for(f"{box}?.innerText.includes('Line 198.')")
+        await tab.wait_for(f"{box}.scrollTop > 0 && {box}.scrollHeight - {box}.scrollTop - {box}.clientHeight <= 24")
+        labels = await tab.evaluate(f"[...{PANE}.querySelectorAll('.document')].map((one) => one.ariaLabel)")
+        assert labels == ["Answer of Option 1", "Answer of Option 2"]
+        await click(tab, "Use this one", f"{PANE}.querySelectorAll('.grid-item')[{done}]")
+        await tab.wait_for(f"{SHOWN}.includes('Option {done + 1} goes on.') && {STOPPED}")
+        await tab.wait_for(f"{text_of('#artifacts')}.includes('in use')")
+        await tab.evaluate(f"{PANE}.querySelector('.options button').click()")  # all of them again
+        await tab.wait_for(f"{states}[{done}] === 'done, in use' && {states}[{1 - done}] === 'stopped'")
         assert tab.errors == []
 
 
@@ -233,25 +409,25 @@ async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_do
         await enter(tab, studio)
         await tab.save_downloads(tmp_path)
         await tab.allow_clipboard()
-        await tab.evaluate("document.getElementById('variants').value = '2'")
+        await fill(tab, "Number of answers", "2")
         await send_message(tab, "a page")
-        state = f"{PANE}.querySelector('.option-state span').textContent"
-        show = f"{PANE}.querySelectorAll('.options button')[{{}}].click()"
-        stop = f"{PANE}.querySelector('.stop-option')"
+        state = f"({PANE}?.querySelector('.option-state span')?.textContent.trim() ?? '')"
+        show = f"{PANE}.querySelectorAll('.options button')[1 + {{}}].click()"
+        stop = f"{PANE}?.querySelector('.stop-option')"
         number = 0
-        await tab.wait_for(f"{PANE}.querySelectorAll('.options button').length === 2 && !{stop}.parentElement.hidden")
+        await tab.wait_for(f"{PANE}?.querySelectorAll('.options button').length === 3")
         await tab.evaluate(show.format(number))
         async with asyncio.timeout(PATIENCE):
-            while not await tab.evaluate(f"{state}.endsWith(': done. ')"):  # either option may get the first reply
+            while not await tab.evaluate(f"{state}.endsWith(': done.')"):  # either option may get the first reply
                 number = 1 - number
                 await tab.evaluate(show.format(number))
-        assert await tab.evaluate(f"{stop}.hidden")
+        assert await tab.evaluate(f"{stop} ?? null") is None
         await tab.evaluate(show.format(1 - number))
-        await tab.wait_for(f"!{stop}.hidden")
+        await tab.wait_for(f"{stop} && true")
         await tab.click(stop)
-        await tab.wait_for(f"{state}.includes(': stopped') && {stop}.hidden")
-        assert await tab.evaluate(f"{PANE}.querySelector('.pick').hidden")
-        await tab.wait_for("document.getElementById('stop').hidden")
+        await tab.wait_for(f"{state}.includes(': stopped') && !{stop}")
+        assert await tab.evaluate(f"{PANE}.querySelector('.pick')") is None
+        await tab.wait_for(STOPPED)
 
         await tab.evaluate(show.format(number))
         choose = (
@@ -259,23 +435,22 @@ async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_do
         )
         await tab.evaluate(choose)
         await tab.click(f"{PANE}.querySelector('.copy')")
-        await tab.wait_for("document.getElementById('status').textContent === 'copied'")
+        await tab.wait_for(f"{text_of('#message')} === 'Copied'")
         assert await tab.evaluate("navigator.clipboard.readText()") == "<h1>two 🥐"
         assert (await downloaded(tab, tmp_path, "index.html", ".download")).decode() == "<h1>two 🥐"
         await tab.click(f"{PANE}.querySelector('.pick')")
-        await tab.wait_for(f"{PANE}.querySelector('.options').textContent.startsWith('Session')")
-        assert f"Option {number + 1} goes on." in await tab.evaluate(SHOWN)
+        await tab.wait_for(f"{PANE}.querySelector('.options').textContent.includes('Session')")
+        await tab.wait_for(f"{SHOWN}.includes('Option {number + 1} goes on.')")
 
         await send_message(tab, "2 is shorter")
-        revisions = f"[...{PANE}.querySelector('.revisions').options].map((one) => one.text)"
-        await tab.wait_for(f"{revisions}.length === 2 && document.getElementById('stop').hidden")
+        revisions = f"[...({PANE}?.querySelector('[aria-label=Revision]')?.options ?? [])].map((one) => one.text)"
+        await tab.wait_for(f"{revisions}.length === 2 && {STOPPED}")
         archive = zipfile.ZipFile(io.BytesIO(await downloaded(tab, tmp_path, "artifacts.zip", ".zip")))
         files = {name: archive.read(name).decode() for name in archive.namelist()}
         assert files == {"index.html": "<h1>2 🥐", "css/b.css": "b {}"}
         await tab.reload()
         await tab.wait_for(f"{revisions}.length === 2")
-        select = f"{PANE}.querySelector('.revisions')"
-        await tab.evaluate(f"{select}.selectedIndex = 0, {select}.dispatchEvent(new Event('change'))")
+        await fill(tab, "Revision", "1", PANE)
         await tab.wait_for(f"{SIZE} === '{len('<h1>two 🥐'.encode())} bytes'")
         assert (await downloaded(tab, tmp_path, "index.html", ".download")).decode() == "<h1>two 🥐"
         assert tab.errors == []
@@ -291,7 +466,7 @@ async def test_a_page_that_hangs_is_named_and_stopped(make_studio: StudioMaker, 
         await enter(tab, studio)
         await tab.evaluate(SPY)
         await send_message(tab, "Make a page")
-        await tab.wait_for(f"!{RUN}.disabled && !{PANE}.hidden")
+        await tab.wait_for(f"{RUN} && !{RUN}.disabled")
         await tab.evaluate(f"{RUN}.click()")
         await tab.wait_for("messages.some(({hangs}) => hangs)")
         await tab.wait_for(f"{PANE}.innerText.includes('The page does not answer. Stop ends it.')")
@@ -311,7 +486,9 @@ async def test_a_page_that_hangs_is_named_and_stopped(make_studio: StudioMaker, 
         await tab.wait_for(f"{PANE}.innerText.includes('The page does not answer. Stop ends it.')")
         await tab.evaluate(f"{RUN}.click()")
         await tab.wait_for(f"{PANE}.innerText.includes('The page was stopped, as it did not answer.')")
-        assert await tab.evaluate(f"{RUN}.textContent + {PANE}.querySelectorAll('iframe').length") == "Run0"
+        await tab.wait_for(f"{RUN}.textContent + {PANE}.querySelectorAll('iframe').length === 'Run0'")
+        await click(tab, "Show it again", PANE)
+        await tab.wait_for(f"{PANE}.innerText.includes('The page does not answer. Stop ends it.')")
         await tab.evaluate("messages.length = 0")
         await tab.evaluate(f"{FILES}.find((one) => one.textContent === 'next.html').click()")
         await tab.wait_for("messages.some(({type}) => type === 'shown')")

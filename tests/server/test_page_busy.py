@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.testing import call, hang, say
-from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.page import SHOWN, add_files, enter, file_parts, send_message
+from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.page import (
+    DECISION,
+    INPUT,
+    SHOWN,
+    STOPPED,
+    add_files,
+    click,
+    enter,
+    file_parts,
+    fill,
+    send_and_be_asked,
+    send_message,
+    text_of,
+    write,
+)
 from tests.support.server.running_studio import StudioMaker
 from tests.support.wires.files import PNG
 
@@ -19,22 +33,14 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-QUEUED = "document.getElementById('queued').innerText"
-INPUT = "document.getElementById('input').value"
+QUEUED = "[...document.querySelectorAll('#queued li')].map((row) => row.innerText.split('\\n').join(' '))"
 
 
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browser_tab() as tab:
-        yield tab
-
-
-async def press_enter(tab: Tab, text: str, *keys: str) -> None:
-    """Write `text` and press Enter with `ctrlKey`, `shiftKey` held down."""
-    held = "".join(f", {key}: true" for key in keys)
-    await tab.evaluate(f"{INPUT} = {text!r}")
-    event = f"new KeyboardEvent('keydown', {{key: 'Enter', bubbles: true, cancelable: true{held}}})"
-    await tab.evaluate(f"document.getElementById('input').dispatchEvent({event})")
+async def press_enter(tab: Tab, text: str, *held: str) -> None:
+    """Write `text` and press Enter while other keys are held down."""
+    await write(tab, text)
+    await tab.evaluate("document.getElementById('input').focus()")
+    await tab.press("Enter", held=held)
 
 
 @pytest.mark.ci_lane
@@ -44,29 +50,26 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
     model = ScriptedModel([call("note", {"text": "x"}), "first done", "second done"])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        await send_message(tab, "one")
-        await tab.wait_for("document.querySelector('.allow')")
-        assert await tab.evaluate("document.getElementById('send').textContent") == "Queue"
+        await send_and_be_asked(tab, "one")
+        placeholder = await tab.evaluate("document.getElementById('input').placeholder")
+        assert placeholder == "Answer above first, or write a message for after this turn"
         await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
-        await tab.wait_for(f"{QUEUED}.includes('two')")
-        await press_enter(tab, "mind <b>the step</b>", "ctrlKey")
-        shown = await tab.wait_for(f"{QUEUED}.includes('step') && {QUEUED}")
-        assert shown.splitlines() == [
-            f"after this turn two · {PNG.name} ({PNG.size} bytes)",
-            "into this turn mind <b>the step</b>",
-        ]
-        await tab.evaluate("document.querySelector('.allow').click()")
-        log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('second') && {SHOWN}")
+        await tab.wait_for(f"{QUEUED}.length === 1 && {QUEUED}[0].startsWith('Queued')")
+        await press_enter(tab, "mind <b>the step</b>", "Control")
+        shown = await tab.wait_for(f"{QUEUED}.length === 2 && {QUEUED}[1].startsWith('Will') && {QUEUED}")
+        assert shown[0].startswith(f"Queued two · {PNG.name} ({PNG.size} bytes)")
+        assert shown[1].startswith("Will be read in this turn mind <b>the step</b>")
+        await click(tab, "Allow once", DECISION)
+        log = await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('second') && {SHOWN}")
         expected = ["one", "mind <b>the step</b>", "first done", "two", "second done"]
         assert [line for line in log.splitlines() if line in expected] == expected
-        assert await tab.evaluate("document.getElementById('queued').hidden")
-        assert await tab.evaluate("document.getElementById('send').textContent") == "Send"
+        assert await tab.evaluate("document.getElementById('queued')") is None
         before = await tab.evaluate(SHOWN)
         await tab.reload()
         await tab.wait_for(f"{SHOWN} === {before!r}")
-        assert await tab.evaluate("document.getElementById('queued').hidden")
+        assert await tab.evaluate("document.getElementById('queued')") is None
         assert tab.errors == []
     last = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)][-1]
     assert (last.content, [file.data for file in last.attachments]) == ("two", [PNG.data])
@@ -78,13 +81,18 @@ async def test_ctrl_shift_enter_interrupts(make_studio: StudioMaker, tab: Tab) -
         await enter(tab, studio)
         await send_message(tab, "one")
         await tab.wait_for(f"{SHOWN}.includes('so')")
-        await press_enter(tab, "two", "ctrlKey", "shiftKey")
+        await press_enter(tab, "two", "Control", "Shift")
         log = await tab.wait_for(f"{SHOWN}.includes('instead') && {SHOWN}")
-        assert [line for line in log.splitlines() if line] == ["one", "so", "Stopped.", "two", "instead"]
+        lines = [line for line in log.splitlines() if line]
+        assert lines[:2] == ["one", "so"]
+        assert lines[2].startswith("Stopped by you")
+        assert lines[3:] == ["two", "instead"]
 
 
 @pytest.mark.ci_lane
-async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_a_stop_offers_queued_messages_and_files_to_be_edited_also_after_a_reload(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
     async with make_studio(ScriptedModel([[say("so"), hang()]])) as studio:
         await enter(tab, studio)
         await send_message(tab, "one")
@@ -92,23 +100,101 @@ async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_st
         await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
-        await tab.wait_for(f"{QUEUED}.includes('two')")
-        await tab.evaluate(
-            "(() => { const mode = document.getElementById('when-busy'); mode.value = 'steer';"
-            "mode.dispatchEvent(new Event('change')); })()"
-        )
-        await press_enter(tab, "three")
-        await tab.wait_for(f"{QUEUED}.includes('three')")
-        await tab.evaluate(f"{INPUT} = 'half a sent'")
-        await tab.evaluate("document.getElementById('stop').click()")
-        back = await tab.wait_for(f"{INPUT}.includes('three') && {INPUT}")
-        assert back == "half a sent\n\ntwo\n\nthree"
-        assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 1
-        assert await tab.evaluate("document.getElementById('queued').hidden")
-
+        await tab.wait_for(f"{QUEUED}.length === 1 && {QUEUED}[0].startsWith('Queued')")
+        await fill(tab, "How to send", "steer")
+        await press_enter(tab, "/chat three")
+        await tab.wait_for(f"{QUEUED}.length === 2 && {QUEUED}[1].startsWith('Will')")
+        await write(tab, "half a sent")
+        await click(tab, "Stop")
+        await tab.wait_for(f"{QUEUED}.filter((row) => row.startsWith('Not sent')).length === 2")
+        assert await tab.evaluate(INPUT) == "half a sent"
         await tab.reload()
-        await tab.wait_for("document.querySelectorAll('.unsent').length === 2")
-        assert await tab.evaluate(INPUT) == ""
-        await tab.evaluate("document.querySelector('.unsent button').click()")
-        assert await tab.evaluate(INPUT) == "two"
+        await tab.wait_for(f"{QUEUED}.filter((row) => row.startsWith('Not sent')).length === 2")
+        await tab.block("*/api/*")  # all: any answer takes the message away, as may one that is on its way
+        await asyncio.gather(
+            tab.wait_for(f"{text_of('#message')} && {QUEUED}.length === 2"),  # begun before the click
+            click(tab, "Send", "document.querySelector('#queued li')"),
+        )
+        assert await tab.evaluate(f"{QUEUED}.length") == 2  # it is not lost
+        await tab.block()
+        await click(tab, "Edit", "document.querySelector('#queued li')")
+        await tab.wait_for(f"{INPUT} === 'half a sent\\n\\ntwo' && {QUEUED}.length === 1")
+        assert await tab.wait_for(text_of("#attachment-error")) == f"Attach again: {PNG.name}"
+        await click(tab, "Remove this message", "document.querySelector('#queued li')")
+        await tab.wait_for("!document.getElementById('queued')")
+        expected = ("404", "ERR_BLOCKED")  # the studio keeps no files of such messages
+        assert [error for error in tab.errors if not any(one in error for one in expected)] == []
+
+
+@pytest.mark.ci_lane
+async def test_messages_that_were_not_sent_can_be_sent_and_removed_after_a_later_turn_too(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel([[say("so"), hang()], "and on", "answered"])) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "one")
+        await tab.wait_for(f"{SHOWN}.includes('so')")
+        for state, text, keys in (("Queued", "two", ()), ("Will", "three", ("Control",))):
+            await press_enter(tab, text, *keys)
+            await tab.wait_for(f"{QUEUED}.some((row) => row.startsWith({state!r}) && row.includes({text!r}))")
+        await click(tab, "Stop")
+        await tab.wait_for(f"{QUEUED}.filter((row) => row.startsWith('Not sent')).length === 2")
+        await click(tab, "Continue")
+        unsent = "[...document.querySelectorAll('#log .unsent')]"
+        await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('and on') && {unsent}.length === 2")
+        await click(tab, "Remove this message", f"{unsent}.find((row) => row.innerText.includes('three'))")
+        await tab.wait_for(f"{unsent}.length === 1")
+        await click(tab, "Send", f"{unsent}[0]")
+        log = await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('answered') && !{unsent}.length && {SHOWN}")
+        assert log.splitlines()[-2:] == ["two", "answered"]
+        await tab.reload()
+        await tab.wait_for(f"{SHOWN} === {log!r}")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_an_edited_message_that_was_sent_meanwhile_leaves_its_text_in_the_box(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "first done", "second done"])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await send_and_be_asked(tab, "one")
+        await press_enter(tab, "two")
+        await click(tab, "Edit", "document.getElementById('queued')")
+        await tab.wait_for("document.activeElement.matches('#queued textarea')")
+        await tab.press("Escape")
+        await tab.wait_for("document.activeElement.matches('#queued button')")
+        assert await tab.evaluate(text_of("#message")) == ""  # the turn is not about to be stopped
+        await click(tab, "Edit", "document.getElementById('queued')")
+        await fill(tab, "Queued message", "second", "document.getElementById('queued')")
+        await click(tab, "Allow once", DECISION)
+        await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('second done') && {INPUT} === 'second'")
+        assert await tab.wait_for(text_of("#attachment-error")) == "The message was already sent; your text is below."
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_waiting_message_is_edited_sent_now_and_removed(make_studio: StudioMaker, tab: Tab) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "first done"])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await send_and_be_asked(tab, "one")
+        for number, text in enumerate(("two", "three"), start=1):
+            await press_enter(tab, text)
+            await tab.wait_for(f"{QUEUED}.filter((row) => row.startsWith('Queued')).length === {number}")
+        await click(tab, "Edit", "document.getElementById('queued')")
+        await fill(tab, "Queued message", "second", "document.getElementById('queued')")
+        await click(tab, "Save message")
+        await tab.wait_for(f"{QUEUED}.some((row) => row.startsWith('Queued second'))")
+        await click(tab, "Send now", "document.getElementById('queued')")
+        await tab.wait_for(f"{QUEUED}.some((row) => row.startsWith('Will be read in this turn second'))")
+        await click(
+            tab, "Remove", "[...document.querySelectorAll('#queued li')].find((row) => /three/.test(row.innerText))"
+        )
+        await tab.wait_for(f"{QUEUED}.length === 1")
+        await click(tab, "Allow once", DECISION)
+        log = await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('first done') && {SHOWN}")
+        assert [line for line in log.splitlines() if line in ("one", "two", "second", "three")] == ["one", "second"]
+        assert await tab.evaluate("document.getElementById('queued')") is None
         assert tab.errors == []

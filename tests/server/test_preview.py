@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
+from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.hostile_pages import FLOOD, NAVIGATING, RESIDENT
+from tests.support.server.listener import Listener, listening
 from tests.support.server.page import enter
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.timeouts import PATIENCE
@@ -36,12 +33,6 @@ WITH_SHELL = """
     shell.style = 'position: fixed; inset: 0; width: 100%; height: 100%'; // browsers slow down what is out of sight
     document.body.append(shell);
 """
-
-
-@pytest.fixture
-async def tab() -> AsyncIterator[Tab]:
-    async with browser_tab() as tab:
-        yield tab
 
 
 async def test_the_shell_is_public_and_has_a_policy_of_its_own(make_studio: StudioMaker) -> None:
@@ -97,44 +88,6 @@ async def show(
     """Show a page and return what the shell has said until it was shown, and what was said before."""
     await post(tab, html, scripts=scripts, id_=id_, is_growing=is_growing)
     return await tab.wait_for(f"messages.some(({{type, id}}) => type === 'shown' && id === {id_}) && messages")
-
-
-@dataclass
-class Listener:
-    """A server for what pages send: `requests` are the paths of HTTP requests; `/` answers with `page`."""
-
-    port: int
-    requests: list[str] = field(default_factory=list[str])
-    page: str = ""
-
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.port}"
-
-
-@asynccontextmanager
-async def listening() -> AsyncIterator[Listener]:
-    writers: list[asyncio.StreamWriter] = []
-
-    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        line = await reader.readline()
-        if re.fullmatch(rb"[A-Z]+ \S+ HTTP/\d\.\d\r\n", line):
-            found.requests.append(line.decode().split()[1])
-            body = found.page.encode() if found.requests[-1] == "/" else b""
-            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nContent-Type: text/html\r\nConnection: close"
-            writer.write(head.encode() + b"\r\n\r\n" + body)
-        writer.close()
-
-    server = await asyncio.start_server(receive, "127.0.0.1", 0)
-    found = Listener(server.sockets[0].getsockname()[1])
-    try:
-        yield found
-    finally:
-        server.close()
-        for writer in writers:  # a blocked frame opens a connection without a request
-            writer.close()
-        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
 def hostile(html: str, listener: Listener) -> str:

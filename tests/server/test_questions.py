@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from agenticx.llms import ScriptedModel
-from agenticx.testing import call
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.testing import call, say
+from agenticx.tools.builtin import ask_user
 from tests.support.server.agx_processes import agx_serve
 from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker, frames_of, note, until
 from tests.support.timeouts import PatientClock
@@ -55,6 +55,40 @@ async def test_a_pending_question_is_listed_and_answered(make_studio: StudioMake
         assert of_type(frames, "question_answered") == [decided.json()]
         assert [result["result"] for result in of_type(frames, "tool_result")] == ["violet, rather"]
         assert (await studio.client.get("/api/questions")).json() == {"questions": []}
+
+
+async def test_a_search_finds_questions_and_their_answers(make_studio: StudioMaker) -> None:
+    asks = call("ask_user", {"text": "Which size?", "options": ["large"]})
+    model = ScriptedModel([ASK, [say("Well."), asks], "done"])
+    async with make_studio(model, tools=[ask_user]) as studio:
+        session_id = await studio.session()
+        path = f"/api/sessions/{session_id}"
+
+        async def found(word: str) -> dict[str, list[tuple[str, str]]]:
+            """Return the roles and ids of the messages that are found, by session."""
+            sessions = (await studio.client.get(f"/api/sessions?q={word}")).json()["sessions"]
+            return {one["id"]: [(match["role"], match["message_id"]) for match in one["matches"]] for one in sessions}
+
+        question = await start_turn_until_question(studio, session_id)
+        assert (await answer(studio, question, "violet, rather")).status_code == 200
+        frames = await studio.events_until(session_id, "question_answered")
+        (question,) = of_type(
+            await studio.events_until(session_id, "question_asked", cursor=frames[-1].id), "question_asked"
+        )
+        assert (await answer(studio, question, "")).status_code == 200
+        await studio.events_until(session_id, "final")
+        rows = (await studio.client.get(f"{path}/messages")).json()["messages"]
+        first, asking, answered, second = [row["message_id"] for row in rows][:4]
+        words = {"colour": "assistant", "blue": "assistant", "violet": "user", "large": "assistant"}
+        ids = {"colour": asking, "blue": asking, "violet": answered, "large": second}
+        everywhere = [session_id]
+        everywhere.append((await studio.client.post(f"{path}/fork", json={})).json()["id"])
+        for word, role in words.items():
+            assert await found(word) == {each: [(role, ids[word])] for each in everywhere}
+            assert (await studio.client.get(f"{path}/turns?message_id={ids[word]}")).json()["turns"]
+        assert await found("want") == {}  # what the model is told if there is no answer
+        await studio.client.post(f"{path}/rewind", json={"message_id": first})
+        assert [await found(word) for word in words] == [{everywhere[1]: [(words[word], ids[word])]} for word in words]
 
 
 async def test_an_answer_may_be_as_long_as_a_message(make_studio: StudioMaker) -> None:

@@ -207,6 +207,7 @@ async def test_an_abandoned_branch_does_not_affect_the_current_one(make_studio: 
         assert [event["data"]["input"] for event in events if event["type"] == "turn_started"] == ["1", "2"]
 
 
+@pytest.mark.ci_lane
 async def test_a_fork_can_undo_only_changes_made_before_it(
     make_studio: StudioMaker,
 ) -> None:

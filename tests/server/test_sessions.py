@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,10 +46,36 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "forked_from": None,
             "updated_at": session["updated_at"],
             "state": "idle",
+            "waiting": 0,
             "running_turn_id": None,
+            "last_outcome": None,
+            "cost_usd": None,
         }
         bare = await studio.client.post("/api/sessions")
         assert (bare.status_code, bare.json()["name"]) == (201, None)
+
+
+async def test_a_repeated_creation_returns_the_session_that_the_first_one_made(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([hang()])) as studio:
+        body = {"name": "Mine", "client_session_id": "c1"}
+        answers = await asyncio.gather(*(studio.client.post("/api/sessions", json=body) for _ in range(5)))
+        first = answers[0].json()
+        assert [(answer.status_code, answer.json()) for answer in answers] == [(201, first)] * 5
+        assert answers[4].headers["location"] == f"/api/sessions/{first['id']}"
+        await studio.client.patch(f"/api/sessions/{first['id']}", json={"name": "Renamed"})
+        turn_id = (await studio.turn(first["id"])).json()["turn_id"]
+        again = (await studio.client.post("/api/sessions", json=body)).json()
+        now = (await studio.client.get(f"/api/sessions/{first['id']}")).json()
+        assert again == now | {"updated_at": again["updated_at"]}  # the turn goes on between the two
+        assert (again["id"], again["name"], again["running_turn_id"]) == (first["id"], "Renamed", turn_id)
+        assert len((await studio.client.get("/api/sessions")).json()["sessions"]) == 1
+        other = await studio.client.post("/api/sessions", json=body | {"client_session_id": "c2"})
+        assert other.json()["id"] != first["id"]
+        await studio.client.delete(f"/api/sessions/{first['id']}")
+        made = await studio.client.post("/api/sessions", json=body)
+        assert (made.status_code, made.json()["name"], made.json()["state"]) == (201, "Mine", "idle")
+        empty = await studio.client.post("/api/sessions", json={"client_session_id": ""})
+        assert (empty.status_code, empty.json()["field"]) == (422, "client_session_id")
 
 
 async def test_invalid_fields_of_a_session_are_422_with_a_sentence(make_studio: StudioMaker) -> None:
@@ -290,6 +319,7 @@ async def test_a_session_without_a_name_takes_one_from_its_first_message(make_st
 
         await studio.turn(session_id, "# Fix the build\n\nIt fails.")
         assert await name() == "Fix the build"  # while the turn runs
+        await studio.events_until(session_id, "token")  # else the next turn might get this reply
         await studio.client.post(f"/api/sessions/{session_id}/stop")
         frames = await studio.events_until(session_id, "session_changed")
         assert [(frame.type, frame.data["turn_id"] is None) for frame in frames[-2:]] == [
@@ -308,6 +338,7 @@ async def test_a_session_without_a_name_takes_one_from_its_first_message(make_st
         renamed = await studio.session(name=None)
         cursor = (await studio.turn(renamed, "First")).json()["cursor"]
         await studio.client.patch(f"/api/sessions/{renamed}", json={"name": "Mine"})
+        await studio.events_until(renamed, "token")
         await studio.client.post(f"/api/sessions/{renamed}/stop")
         await studio.events_until(renamed, "error", cursor=cursor)
         cursor = (await studio.turn(renamed, "Second")).json()["cursor"]
@@ -315,6 +346,33 @@ async def test_a_session_without_a_name_takes_one_from_its_first_message(make_st
         changes = [frame.data["data"] for frame in await studio.events_until(renamed, "final") if frame.data]
         assert (await studio.client.get(f"/api/sessions/{renamed}")).json()["name"] == "Mine"
         assert {"name": "First"} not in changes
+
+
+async def test_folders_of_recent_sessions_are_listed_while_they_exist(
+    make_studio: StudioMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_studio() as studio:
+        folders = [tmp_path / name for name in ("first", "second", "gone")]
+        for folder in folders:
+            folder.mkdir()
+        for folder in (folders[0], *folders, folders[0]):
+            await studio.session(workspace=str(folder))
+        folders[2].rmdir()
+        answer = (await studio.client.get("/api/folders")).json()
+        plain = await studio.client.get(f"/api/sessions/{await studio.session()}")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        below = [
+            (await studio.client.post("/api/sessions", json={"workspace": path})).json()["workspace"]
+            for path in ("~", "~/first")
+        ]
+        assert below == [(await studio.client.get("/api/folders")).json()["home"], str(folders[0].resolve())]
+    assert answer["default"] == plain.json()["workspace"]
+    listed = answer["folders"]
+    first, second = (str(folder.resolve()) for folder in folders[:2])
+    assert sorted(listed, key=lambda one: one["path"]) == [
+        {"path": first, "sessions": 3},
+        {"path": second, "sessions": 1},
+    ]
 
 
 async def test_a_deleted_session_is_gone(make_studio: StudioMaker) -> None:
@@ -345,6 +403,20 @@ async def test_a_session_has_its_state_and_the_time_of_its_last_event(make_studi
             assert [one["state"] for one in listed if one["id"] in (session_id, other)] == ["idle", state]
             assert (shown["state"], shown["updated_at"] >= last["ts"]) == (state, True)
             assert next(one["updated_at"] for one in listed if one["id"] == session_id) >= last["ts"]
+            assert (shown["waiting"], shown["last_outcome"]) == {
+                "waiting": (1, None),
+                "idle": (0, "answer"),
+                "running": (0, "answer"),
+            }[state]
+        await studio.client.post(f"/api/sessions/{session_id}/stop")
+        await studio.events_until(session_id, "error", cursor=cursor)
+        await studio.client.patch(f"/api/sessions/{session_id}", json={"name": "Other"})
+        usage = RuntimeEvent(EventType.USAGE, {"input_tokens": 1, "output_tokens": 1, "model": "m", "cost_usd": "0.25"})
+        await append(studio.services.store, other, None, [usage, usage])
+        listed = {one["id"]: one for one in (await studio.client.get("/api/sessions")).json()["sessions"]}
+        ends = [(listed[id_]["last_outcome"], listed[id_]["cost_usd"]) for id_ in (session_id, other)]
+        assert ends == [("stopped", None), (None, "0.50")]
+        assert (await studio.client.get(f"/api/sessions/{other}")).json()["cost_usd"] == "0.50"
 
 
 async def test_messages_contain_each_text_once(make_studio: StudioMaker) -> None:
@@ -391,6 +463,10 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
     async with make_studio() as studio:
         tool, *_for_subagents = (await studio.client.get("/api/tools")).json()["tools"]
         assert (tool["name"], tool["description"], tool["read_only"]) == ("note", "Write a note.", False)
+        assert [(one["title"], one["risk"]) for one in (tool, *_for_subagents)][:2] == [
+            ("Note", "write"),
+            ("Spawn subagent", "read"),
+        ]
         assert list(tool["parameters"]["properties"]) == ["text"]
         models = (await studio.client.get("/api/models")).json()
         assert models["default"] == "scripted"
@@ -409,7 +485,7 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
                 "reasoning": False,
                 "structured_output": False,
             },
-            "price": None,
+            "price": {"input": "0", "output": "0", "read": "2026-01-01", "source": "no provider is asked"},
             "assumed": None,
         }
         health = {"status": "ok", "version": __version__, "api": 1, "instance": studio.services.instance}
@@ -456,12 +532,23 @@ async def test_the_openapi_document_names_every_route_and_resolves_every_referen
 
 async def long_conversation(studio: RunningStudio, messages: int, tokens: int, text: str = "word ") -> str:
     """Create a session whose log has that many messages of that many tokens each, and return its id."""
-    session_id, seq = await studio.session(), 0
+    session_id = await studio.session()
     for number in range(messages):
         token = RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": f"msg_{number}", "offset": 0})
         await append(studio.services.store, session_id, None, [token] * tokens)
-        seq += tokens
     return session_id
+
+
+async def test_the_newest_messages_are_listed_unless_more_are_asked_for(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await long_conversation(studio, 230, 1)
+        pages = list[dict[str, Any]]()
+        while not pages or pages[-1]["has_more"]:
+            before = f"?before={pages[-1]['messages'][0]['message_id']}" if pages else ""
+            pages.append((await studio.client.get(f"/api/sessions/{session_id}/messages{before}")).json())
+        ids = [[message["message_id"] for message in page["messages"]] for page in pages]
+    numbers = (range(130, 230), range(30, 130), range(30))
+    assert ids == [[f"msg_{number}" for number in page] for page in numbers]
 
 
 @pytest.mark.cases(quick=0)

@@ -15,8 +15,8 @@ import pytest
 from agenticx.llms import ScriptedModel
 from agenticx.sessions import MemoryStore
 from agenticx.settings import load_settings
-from agenticx.shared_place import SharedPlace
-from agenticx.shared_values import MemorySharedValues, SharedValues
+from agenticx.shared_state.state import SharedState
+from agenticx.shared_state.values import MemorySharedValues, SharedValues
 from agenticx.testing import call
 from agenticx.tools import tool
 from tests.support.postgres.cluster import Cluster
@@ -25,7 +25,7 @@ from tests.support.server.running_studio import RunningStudio, running_studio
 from tests.support.timeouts import PATIENCE
 
 if TYPE_CHECKING:
-    from agenticx.sessions.store.postgres import PostgresStore
+    from agenticx.sessions import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E5")]
 
@@ -49,7 +49,8 @@ async def worker(request: pytest.FixtureRequest) -> AsyncIterator[Worker]:
         store, values = MemoryStore(), MemorySharedValues()
         yield lambda: (store.other_worker(), values)
         return
-    from agenticx.sessions.store.postgres import PostgresStore, PostgresValues
+    from agenticx.sessions import PostgresStore
+    from agenticx.sessions.store.postgres import PostgresValues
 
     cluster: Cluster = request.getfixturevalue("postgres")
     url = await store_url(cluster)
@@ -68,7 +69,7 @@ async def two_studios(
     def studio(name: str) -> Any:
         settings = load_settings({"home": folder / name / "home", "secret_file": secret}, environ={})
         store, values = worker()
-        store.shared = SharedPlace(values, settings)
+        store.shared = SharedState(values, settings)
         return running_studio(folder / name, model, store=store, tools=[run_code], sandbox="off")
 
     async with studio("a") as one, studio("b") as two:
@@ -114,6 +115,7 @@ async def test_a_rule_stored_at_one_studio_decides_a_question_that_waits_at_the_
         assert await answer(two, session_id, cursor) == (False, "policy")
 
 
+@pytest.mark.ci_lane
 async def test_a_file_trusted_at_one_studio_decides_a_question_that_waits_at_the_other(
     tmp_path: Path, worker: Worker
 ) -> None:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
 
+import httpx
 import pytest
 
-from agenticx.llms import ChatModel, ModelRequest, ScriptedModel
-from agenticx.subagents.tools import session_tools
+from agenticx.llms import ChatModel
+from agenticx.subagents import session_tools
 from agenticx.testing import call, check_grammar, hang
+from tests.support.server.conversations import ByAgent
+from tests.support.server.cutting_proxy import CuttingProxy
 from tests.support.server.running_studio import RunningStudio, StudioMaker, note, until
+from tests.support.timeouts import patient_client, wait_until
 
 pytestmark = pytest.mark.anyio
 
 SPAWN = call("spawn_subagent", {"task": "Work", "name": "helper"})
-
-
-class ByAgent:
-    """A model that plays the script of the main agent, or that of sub-agents, as their system prompts say."""
-
-    name = "by agent"
-
-    def __init__(self, main: list[Any], worker: list[Any]) -> None:
-        self.main, self.worker = ScriptedModel(main), ScriptedModel(worker)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.main, name)
-
-    def stream(self, request: ModelRequest) -> Any:
-        system = str(request.messages[0].content)
-        return (self.worker if "You work as a sub-agent" in system else self.main).stream(request)
 
 
 async def states(studio: RunningStudio, session_id: str) -> list[tuple[str, str]]:
@@ -38,7 +26,7 @@ async def states(studio: RunningStudio, session_id: str) -> list[tuple[str, str]
 
 
 async def test_subagents_are_listed_and_directed_after_the_turn_that_started_them(make_studio: StudioMaker) -> None:
-    model: ChatModel = ByAgent([SPAWN, "Later.", "I see."], [hang(), "good", "better"])  # type: ignore[assignment]
+    model = ByAgent([SPAWN, "Later.", "I see."], [hang(), "good", "better"])
     async with make_studio(model, tools=session_tools()) as studio:
         session_id = await studio.session()
         path = f"/api/sessions/{session_id}/subagents"
@@ -48,6 +36,7 @@ async def test_subagents_are_listed_and_directed_after_the_turn_that_started_the
             assert await states(studio, session_id) == [("helper-1", "running")]
             busy = await studio.client.post(f"{path}/helper-1/retry", json={})
             assert (busy.status_code, busy.json()["code"]) == (409, "subagent_busy")
+            await wait_until(lambda: model.worker.requests)  # else the retry might get the first reply
             cancelled = await studio.client.post(f"{path}/helper-1/cancel", json={})
             assert (cancelled.status_code, cancelled.json()["agent_id"]) == (202, "helper-1")
             seen += await until(frames, "subagent_error")
@@ -64,6 +53,31 @@ async def test_subagents_are_listed_and_directed_after_the_turn_that_started_the
             seen += await until(frames, "final")
         assert await states(studio, session_id) == [("helper-1", "completed")]
         check_grammar([frame.data for frame in seen if frame.id is not None])
+
+
+async def test_a_retry_is_sent_again_after_a_lost_answer_without_a_second_turn(make_studio: StudioMaker) -> None:
+    spawns = [SPAWN, call("spawn_subagent", {"task": "Work", "name": "other"})]
+    model: ChatModel = ByAgent([spawns, "Later."], ["one", "two", "again", "once more"])  # type: ignore[assignment]
+    async with make_studio(model, tools=session_tools()) as studio, CuttingProxy([20]).listening() as proxy:
+        proxy.upstream, session_id = studio.port, await studio.session()
+        path, headers = f"/api/sessions/{session_id}/subagents", {**studio.client.headers}
+        headers["host"] = f"127.0.0.1:{studio.port}"
+        await studio.turn(session_id)
+        async with studio.events(session_id) as frames:
+            for _ in range(2):
+                await until(frames, "subagent_completed")
+            async with patient_client(f"http://127.0.0.1:{proxy.port}", headers=headers) as client:
+                with pytest.raises(httpx.TransportError):
+                    await client.post(f"{path}/helper-1/retry", json={"client_turn_id": "r1"})
+                again = await client.post(f"{path}/helper-1/retry", json={"client_turn_id": "r1"})
+            assert (proxy.cuts, again.status_code, again.json()["agent_id"]) == (1, 202, "helper-1")
+            assert (await until(frames, "subagent_completed"))[-1].data["data"]["result"] == "again"
+            twice = [studio.client.post(f"{path}/helper-1/retry", json={"client_turn_id": "r2"}) for _ in range(2)]
+            assert [answer.status_code for answer in await asyncio.gather(*twice)] == [202, 202]
+            assert (await until(frames, "subagent_completed"))[-1].data["data"]["result"] == "once more"
+        other = await studio.client.post(f"{path}/other-2/retry", json={"client_turn_id": "r1"})
+        assert (other.status_code, other.json()["code"]) == (409, "client_turn_id_reused")
+        assert sorted(await states(studio, session_id)) == [("helper-1", "completed"), ("other-2", "completed")]
 
 
 async def test_a_confirmation_of_a_subagent_is_answered_after_the_turn_of_its_parent(make_studio: StudioMaker) -> None:

@@ -12,7 +12,7 @@ from agenticx.sessions import SessionRecord
 from agenticx.testing import assert_sequence, call, hang, say
 from tests.support.lanes import Count
 from tests.support.server.running_studio import Frame, StudioMaker, frames_of, until
-from tests.support.timeouts import longest_hold
+from tests.support.timeouts import longest_hold, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_a_conversation_is_compacted_on_request_and_its_turn_says_what_it_
             *("turn_started", "compacting", "usage", "compaction", "token", "done", "final")
         ]
         assert events[3]["data"]["summary"] == "They asked six things."
-        assert events[-1]["data"]["text"].startswith("5 earlier messages became a summary: about ")
+        assert events[-1]["data"]["text"].startswith("The conversation now has about ")
         answer = await studio.turn(session_id, "and now?")
         await studio.events_until(session_id, "final", cursor=answer.json()["cursor"])
         sent = [message.content for message in model.requests[-1].messages]
@@ -89,7 +89,10 @@ async def test_a_turn_has_sampling_and_an_output_schema_of_its_own(make_studio: 
             ({"sampling": {"temperature": 3}}, "sampling", "'sampling': temperature"),
             ({"sampling": {"temperature": "1"}}, "sampling.temperature", "must be a number"),
             ({"sampling": {"seed": 1.5}}, "sampling.seed", "must be a whole number"),
-            ({"sampling": {"heat": 1}}, "sampling.heat", "Unknown field 'sampling.heat'"),
+            ({"sampling": {"heat": 1}}, "sampling.heat", "'sampling.heat'; known fields of 'sampling': temperature"),
+            ({"sampling": {"temprature": 1}}, "sampling.temprature", "did you mean 'temperature'? The known fields of"),
+            ({"attachments": [{"name": "x", "data": "", "typ": ""}]}, "attachments.0.typ", "'attachments.0': name, me"),
+            ({"inputs": "x"}, "inputs", "did you mean 'input'? The known fields: input, attachments"),
             ({"output_schema": {"type": "nothing"}}, "output_schema", "not a valid JSON Schema"),
             ({"output_schema": schema, "variants": 2}, "output_schema", "leave it out with variants"),
         ):
@@ -121,12 +124,28 @@ async def test_turns_are_listed_by_pages_with_the_cursor_of_each_and_without_tho
         ends = [(turn["outcome"], turn["tool_calls"]) for turn in turns]
         assert ends == [("answer", 1), ("answer", 0), ("answer", 0), (None, 0)]
         assert (turns[3]["ended_at"], len(turns[3]["input"])) == (None, 300)
+        for turn in turns[:3]:
+            query = {"from": turn["cursor"], "until": turn["last_cursor"]}
+            page = (await studio.client.get(f"{path}/events", params=query)).json()
+            types = [event["type"] for event in page["events"] if event["turn_id"] == turn["turn_id"]]
+            assert (types[0], types[-1], len(types)) == ("turn_started", "final", turn["events"])
+
+        messages = (await studio.client.get(f"{path}/messages")).json()["messages"]
+        contents = {message["content"]: message["message_id"] for message in messages}
+        for content, turn in (("one", turns[0]), ("noted x", turns[0]), ("Two.", turns[1]), ("so", None)):
+            found = (await studio.client.get(f"{path}/turns?message_id={contents[content]}")).json()["turns"]
+            assert [one["turn_id"] for one in found] == [started[3]["turn_id"] if turn is None else turn["turn_id"]]
+            assert turn is None or found == [turn]
+        unknown = await studio.client.get(f"{path}/turns?message_id=msg_x")
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "message_not_found")
 
         await studio.client.post(f"{path}/stop")
         await studio.events_until(session_id, "error", cursor=started[3]["cursor"])
         await studio.client.post(f"{path}/rewind", json={"message_id": turns[1]["message_id"]})
         left = (await studio.client.get(f"{path}/turns")).json()["turns"]
         assert [turn["input"] for turn in left] == ["one", "two"]
+        gone = (await studio.client.get(f"{path}/turns?message_id={contents['Three.']}")).json()["turns"]
+        assert [turn["turn_id"] for turn in gone] == [turns[2]["turn_id"]]
         unknown = await studio.client.get(f"{path}/turns?before={started[3]['turn_id']}")
         assert (unknown.status_code, unknown.json()["code"]) == (422, "bad_before")
 
@@ -184,8 +203,7 @@ async def test_a_client_that_disconnects_does_not_stop_the_turn(make_studio: Stu
         path, headers = f"/api/sessions/{session_id}/turns", {"Accept": "text/event-stream"}
         async with studio.client.stream("POST", path, json={"input": "go"}, headers=headers) as answer:
             await until(frames_of(answer), "confirm_required")
-        while studio.services.relay.readers:
-            await asyncio.sleep(0.01)
+        await wait_until(lambda: not studio.services.relay.readers)
         (asked,) = (await studio.client.get("/api/confirms")).json()["confirms"]
         answer = await studio.client.post(
             f"/api/confirms/{asked['id']}", json={"approved": True, "digest": asked["digest"]}
@@ -242,6 +260,7 @@ async def test_a_message_has_at_most_four_million_characters_of_any_kind(make_st
         assert (await studio.turn(session_id, "ü" * 4_000_000)).status_code == 202
 
 
+@pytest.mark.ci_lane
 async def test_a_long_message_to_the_demo_model_does_not_block_the_loop(make_studio: StudioMaker, count: Count) -> None:
     async with make_studio() as studio:
         session_id, text = await studio.session(model="demo"), "A" * count(1_000_000, 3_900_000, 3_900_000)

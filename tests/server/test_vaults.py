@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import VaultRegistry
 from agenticx.llms import ScriptedModel
 from tests.support.knowledge.embedding_server import embedding_server
 from tests.support.lanes import Count
 from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.timeouts import PATIENCE, PatientClock
 from tests.support.unreplaceable import unwritable
 
 pytestmark = pytest.mark.anyio
+
+UNHURRIED = PatientClock({0.2: PATIENCE})
+"""A clock on which a list of vaults waits until their indexes are up to date."""
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ async def add(studio: RunningStudio, **body: Any) -> tuple[int, Any]:
 
 
 async def test_a_vault_is_added_searched_read_and_forgotten(make_studio: StudioMaker, notes: Path) -> None:
-    async with make_studio() as studio:
+    async with make_studio(clock=UNHURRIED) as studio:
         status, vault = await add(studio, path=str(notes))
         assert (status, vault["name"], vault["path"]) == (201, "Notes", str(notes))
         assert (await add(studio, path=str(notes)))[0] == 200
@@ -81,7 +85,7 @@ async def test_a_vault_is_added_searched_read_and_forgotten(make_studio: StudioM
 
 
 async def test_bad_input_is_a_problem_that_says_what_would_be_right(make_studio: StudioMaker, notes: Path) -> None:
-    async with make_studio() as studio:
+    async with make_studio(clock=UNHURRIED) as studio:
         for path in ("/", str(notes / "Lease.md"), str(notes / "none"), "a\0b"):
             status, problem = await add(studio, path=path)
             assert (status, problem["code"]) == (422, "bad_vault"), path
@@ -114,7 +118,7 @@ async def test_a_vault_without_a_usable_index_is_listed_and_the_others_work(
     other = tmp_path / "Other"
     other.mkdir()
     (other / "Flat.md").write_text("The lease of the flat.")
-    async with make_studio() as studio:
+    async with make_studio(clock=UNHURRIED) as studio:
         broken = VaultRegistry(tmp_path / "home").add(notes)[0]
         VaultRegistry(tmp_path / "home").index_file(broken).mkdir()
         _, works = await add(studio, path=str(other))
@@ -152,7 +156,7 @@ async def test_a_vault_without_a_usable_index_is_listed_and_the_others_work(
 async def test_vaults_that_are_added_and_removed_at_once_stay_whole(
     make_studio: StudioMaker, notes: Path, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    async with make_studio() as studio:
+    async with make_studio(clock=UNHURRIED) as studio:
         statuses: Counter[int] = Counter()
 
         async def change() -> None:
@@ -181,7 +185,7 @@ async def test_vaults_that_are_added_and_removed_at_once_stay_whole(
 async def test_a_vault_that_another_process_removes_is_not_found(
     make_studio: StudioMaker, notes: Path, tmp_path: Path
 ) -> None:
-    async with make_studio() as studio:
+    async with make_studio(clock=UNHURRIED) as studio:
         _, vault = await add(studio, path=str(notes))
         assert len((await get(studio, f"/{vault['id']}/search", q="lease"))[1]["results"]) == 2
         registry = VaultRegistry(tmp_path / "home")
@@ -196,7 +200,7 @@ async def test_a_vault_that_another_process_removes_is_not_found(
 async def test_a_vault_that_cannot_be_removed_or_is_in_another_is_a_problem(
     make_studio: StudioMaker, notes: Path, tmp_path: Path
 ) -> None:
-    async with make_studio() as studio:
+    async with make_studio(clock=UNHURRIED) as studio:
         _, vault = await add(studio, path=str(notes))
         status, again = await add(studio, path=str(notes), name="Mine")
         assert (status, again["id"], again["name"]) == (200, vault["id"], "Notes")

@@ -15,10 +15,9 @@ import pytest
 from agenticx.cli.client.discovery import find_studio
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import TurnRecord
+from agenticx.sessions import PostgresStore, TurnRecord
 from agenticx.sessions.store.configuration import configuration_digests
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.postgres import PostgresStore
 from agenticx.sessions.store.workers import describe_workers
 from agenticx.settings import load_settings
 from agenticx.testing import hang, say

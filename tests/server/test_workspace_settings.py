@@ -84,8 +84,8 @@ async def test_server_settings_take_precedence_over_workspace_settings(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('permission_mode = "auto"', "'permission_mode' in {file} may not be set here; allowed are: "),
-        ('allowed_origins = ["http://evil.example"]', "'allowed_origins' in {file} may not be set here; allowed are: "),
+        ('permission_mode = "auto"', "'permission_mode' in {file} may not be set here; remove it"),
+        ('allowed_origins = ["http://evil.example"]', "'allowed_origins' in {file} may not be set here; remove it"),
         ("confirm_timeout_seconds = 1e9", "confirm_timeout_seconds in {file} is 1000000000.0; it must be a decimal"),
         (f"confirm_timeout_seconds = '{'x' * 100_000}'", "confirm_timeout_seconds in {file} is 'xxxxx"),
         ("x" * 300_000, "{file} is larger than 262144 bytes, the limit for a settings file"),

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from agenticx.runtime import RuntimeEvent
 from agenticx.sessions import (
     Commit,
-    Doubtful,
     Fact,
+    OutcomeUnknown,
     SessionRecord,
     StateChange,
     Store,
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.commits import LoadedSession
 
 __all__ = ["add_fact", "append", "delete", "load", "must_sync", "update"]
 
@@ -42,7 +42,7 @@ async def append(
     write = Commit(turn_id=turn_id, events=events, begins=begins, state=state, facts=facts, record=record, sync=sync)
     try:
         return await lease.commit(write)
-    except Doubtful:
+    except OutcomeUnknown:
         return await lease.commit(write)
 
 
@@ -61,6 +61,6 @@ async def delete(store: Store, session_id: str) -> None:
     await store.delete(await store.ownership.claim(session_id))
 
 
-async def load(store: Store, session_id: str) -> Loaded:
+async def load(store: Store, session_id: str) -> LoadedSession:
     """Return what an actor of the session starts from."""
     return await (await store.ownership.claim(session_id)).load()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["set_version"]
+__all__ = ["set_version", "version_of"]
+
+
+def version_of(database: Path) -> int:
+    """Return the version in the header of a database."""
+    return int.from_bytes(database.read_bytes()[60:64], "big", signed=True)
 
 
 def set_version(database: Path, version: int) -> None:

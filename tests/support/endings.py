@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agenticx.foreign_text import frame_text
+from agenticx.untrusted_text import frame_text
 
 __all__ = ["ending_text", "told_endings"]
 

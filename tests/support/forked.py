@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import errno
 import io
 import os
 import resource
@@ -15,19 +16,24 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import IO, Any
+from uuid import uuid4
 
 from tests.support.forkserver import Program
+from tests.support.timeouts import PATIENCE
 
 __all__ = ["ROOT", "AsyncProcess", "Process", "end_briefly"]
 
 ROOT = Path(__file__).parents[2]
 _RESOURCES = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
+_TEMPORARY_FILES = Path(tempfile.gettempdir())  # before a test sets another folder
 _brief = False
 
 
@@ -39,21 +45,44 @@ def end_briefly() -> None:
 
 @cache
 def _server() -> socket.socket:
-    """Return the socket of this process's fork server, which starts with the first call and ends with this process."""
-    ours, theirs = socket.socketpair()
+    """Return a connection to the fork server of this run, which the first call of its workers starts.
+
+    Its name has the id of the run of pytest-xdist, so that only one worker imports everything. It ends with the last of
+    the workers that use it.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid4().hex
+    address = str(_TEMPORARY_FILES / f"agx-forks-{run}")
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(address)
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise
+        else:
+            listener.listen()
+            _start_server(listener)
+    connection = socket.socket(socket.AF_UNIX)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.connect(address)
+        except ConnectionRefusedError:  # bound by another worker, which does not listen yet
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.001)
+        else:
+            break
+    atexit.register(connection.close)
+    return connection
+
+
+def _start_server(listener: socket.socket) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGX_", "COV_", "PYTHONPATH"))}
-    command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno())]
+    command = [sys.executable, "-m", "tests.support.forkserver", str(listener.fileno())]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=kept, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        command, cwd=ROOT, env=kept, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
-    theirs.close()
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
-    return ours
+    atexit.register(process.wait)  # after the connection is closed: the last that is registered is called first
 
 
 class _Started:

@@ -2,12 +2,13 @@
 
     python -m tests.support.forkserver FD
 
-`FD` is one end of a Unix socket. A request is a four-byte length and a JSON object, `Program` as a dict; with it come
-four descriptors: standard input, output and error of the program, and a pipe to which its pid and, when it has ended,
-its exit status are written as lines. The forked program runs `python -m MODULE ARGUMENTS` with its own environment,
-folder, session and signal handlers. It differs from a true start in three ways: modules are imported already, what
-the interpreter reads once at its start (PYTHON* variables but PYTHONPATH, the locale) is that of this process, and the
-demo model speaks five times as fast.
+`FD` is a Unix socket that listens: the workers of pytest-xdist connect to the same one, and the server ends with the
+last connection. A request is a four-byte length and a JSON object, `Program` as a dict; with it come four descriptors:
+standard input, output and error of the program, and a pipe to which its pid and, when it has ended, its exit status are
+written as lines. The forked program runs `python -m MODULE ARGUMENTS` with its own environment, folder, session and
+signal handlers. It differs from a true start in three ways: modules are imported already, what the interpreter reads
+once at its start (PYTHON* variables but PYTHONPATH, the locale) is that of this process, and the demo model speaks five
+times as fast.
 With `brief` there is a fourth: a program that ended with an exit code does not take its modules down, which copies much
 of the memory that it has in common with this process.
 """
@@ -32,6 +33,7 @@ import termios
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 __all__ = ["HEADER", "Program"]
@@ -80,8 +82,8 @@ class Program:
 
 
 def main() -> None:
-    """Serve requests until the other end of the socket is closed; the forked programs go on."""
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    """Serve requests until all connections are closed; the forked programs go on."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
     _import_everything()
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     ours, theirs = os.pipe()
@@ -90,29 +92,39 @@ def main() -> None:
     signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     running: dict[int, int] = {}  # pid → the pipe that its status is written to
-    while True:
-        ready, _, _ = select.select([requests, ours], [], [])
+    connections = [listener.accept()[0]]
+    while connections:
+        ready, _, _ = select.select([listener, ours, *connections], [], [])
         if ours in ready:
             os.read(ours, 4096)
             _report_ended(running)
-        if requests in ready:
-            received = _receive(requests)
+        if listener in ready:
+            connections.append(listener.accept()[0])
+        for connection in [each for each in connections if each in ready]:
+            received = _receive(connection)
             if received is None:
-                return
+                connections.remove(connection)
+                connection.close()
+                continue
             program, descriptors = received
             pid = os.fork()
             if pid == 0:
-                break
+                _undo_signals(handlers)
+                sockets = [each.detach() for each in (listener, *connections)]
+                for descriptor in (ours, theirs, *running.values(), descriptors[3], *sockets):
+                    os.close(descriptor)
+                return _become(program, descriptors[:3])
             for descriptor in descriptors[:3]:
                 os.close(descriptor)
             running[pid] = descriptors[3]
             os.write(descriptors[3], b"%d\n" % pid)
+    Path(listener.getsockname()).unlink(missing_ok=True)
+
+
+def _undo_signals(handlers: dict[signal.Signals, Any]) -> None:
     signal.set_wakeup_fd(-1)
     for number, handler in handlers.items():
         signal.signal(number, handler)
-    for descriptor in (ours, theirs, *running.values(), descriptors[3], requests.detach()):
-        os.close(descriptor)
-    _become(program, descriptors[:3])
 
 
 def _import_everything() -> None:
@@ -126,7 +138,7 @@ def _import_everything() -> None:
     importlib.import_module("agenticx.assembly").default_tools()  # makes and keeps the schemas of their arguments
     importlib.import_module("agenticx.llms.model_catalog").load_model_catalog()  # keeps what it has read
     vars(importlib.import_module("agenticx.llms.demo.model"))["_WORD_SECONDS"] /= 5
-    importlib.import_module("agenticx.secret_names").is_secret_file("any.txt")  # compiles and keeps its patterns
+    importlib.import_module("agenticx.secret_detection").is_secret_file("any.txt")  # compiles and keeps its patterns
     gc.collect()
     gc.freeze()
 

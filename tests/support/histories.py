@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx import UserMessage
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage
 
 __all__ = [
     "PADDING",

@@ -24,7 +24,7 @@ def png(width: int = 4, height: int = 3, size: int = 0) -> bytes:
 
 @dataclass
 class ImageServer:
-    """A running server: its address, and the requests that it was sent, each with its path.
+    """A running server: its address, and the requests that it was sent, each with its path, and their keys.
 
     `images` are given for prompts, and for the contents of images that are edited; `png()` for all others. A prompt or
     content in `errors` is answered with that status and message, each time with the next one if it has several.
@@ -33,6 +33,7 @@ class ImageServer:
 
     address: str = ""
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    keys: list[str] = field(default_factory=list[str])
     images: dict[str | bytes, bytes] = field(default_factory=dict[str | bytes, bytes])
     errors: dict[str | bytes, list[tuple[int, str]]] = field(default_factory=dict[str | bytes, list[tuple[int, str]]])
     unknown_parameter: str | None = None
@@ -59,6 +60,7 @@ def image_server() -> Iterator[ImageServer]:
             is_edit = self.path == "/v1/images/edits"
             fields = _form(self.headers["content-type"], body) if is_edit else json.loads(body)
             state.requests.append((self.path, fields))
+            state.keys.append(self.headers["authorization"])
             subject = fields["image"] if is_edit else fields["prompt"]
             if (name := state.unknown_parameter) in fields:
                 self.send_json(400, {"error": {"message": f"Unknown parameter: '{name}'.", "param": name}})

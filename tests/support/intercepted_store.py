@@ -11,12 +11,22 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Commit, Doubtful, Lease, SessionRecord, Store, StoredEvent
-from agenticx.sessions.log.commits import Loaded
-from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
-from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions import (
+    Blobs,
+    Catalog,
+    Commit,
+    Lease,
+    Log,
+    OutcomeUnknown,
+    Ownership,
+    SessionRecord,
+    Store,
+    StoredEvent,
+)
+from agenticx.sessions.log.commits import LoadedSession
+from agenticx.sessions.store.base import CommandHandler
 from agenticx.sessions.store.workers import WorkersReport
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 
 __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
 
@@ -129,7 +139,7 @@ class InterceptedStore:
         self.store.address = address
 
     @property
-    def shared(self) -> SharedPlace | None:
+    def shared(self) -> SharedState | None:
         return self.store.shared
 
     async def create(self, record: SessionRecord, **more: Any) -> None:
@@ -193,7 +203,7 @@ class _Lease:
     async def check(self) -> None:
         await self._others.check()
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedSession:
         return await self._others.load()
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
@@ -210,8 +220,8 @@ class _Lease:
 class FailingCommits(InterceptedStore):
     """A store whose `nth` commit fails with `error`, and those after it up to `times`; none once `nth` is None.
 
-    `carried_out`: the failing commits are stored, and their callers get `Doubtful`; so do those that repeat them, which
-    counts as the next commit.
+    `carried_out`: the failing commits are stored, and their callers get `OutcomeUnknown`. A repetition counts as the
+    next commit and gets the same.
     """
 
     def __init__(
@@ -245,5 +255,5 @@ class FailingCommits(InterceptedStore):
         self._unanswered = write.commit.id if fails else ""
         stored = await write.make()
         if fails:
-            raise Doubtful("the disk did not answer")
+            raise OutcomeUnknown("the disk did not answer")
         return stored

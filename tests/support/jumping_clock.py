@@ -91,9 +91,9 @@ class _VirtualTimeSelector(selectors.DefaultSelector):
             self._loop.advance(min(time.monotonic() - began, timeout) if found else timeout)
             return found
         while self._loop.has_new_threads:  # polled, since the end of a thread does not wake the loop
-            began = time.monotonic()
-            found = super().select(min(timeout, _WAIT_SECONDS))
-            passed = min(time.monotonic() - began, timeout)
+            began, most = time.monotonic(), min(timeout, _WAIT_SECONDS)
+            found = super().select(most)
+            passed = min(time.monotonic() - began, most)
             self._loop.advance(passed)
             timeout -= passed
             if found or timeout <= 0:

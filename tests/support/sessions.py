@@ -15,7 +15,7 @@ from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnReques
 from agenticx.settings import load_settings
 from agenticx.testing import call
 from agenticx.tools import Tool, tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import hub_over
 

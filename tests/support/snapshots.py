@@ -6,10 +6,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from agenticx.sessions import Commit, Fact, Lease, MemoryStore, SessionRecord, Store
+from agenticx.sessions import BlobFolder, Commit, Fact, Lease, MemoryStore, SessionRecord, Store
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.log.records import FileFact
-from agenticx.sessions.store.blobs import BlobFolder
 from tests.support.two_hubs import UnreliableStore
 
 __all__ = ["SnapshotSessions", "session_snapshots"]
@@ -38,7 +37,7 @@ class SnapshotSessions:
         self.workspace = workspace
         self.blobs = BlobFolder(root, **limits)
         memory = MemoryStore(blobs=self.blobs)
-        self.store: Store = memory if rng is None else UnreliableStore(memory, rng, settles=True)
+        self.store: Store = memory if rng is None else UnreliableStore(memory, rng, repeats=True)
         self._opened: dict[str, SessionSnapshots] = {}
         self._leases: dict[str, Lease] = {}
 

@@ -10,14 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock, rfc3339
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import AssistantMessage, Message
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Lease,
     MemoryStore,
     SessionRecord,
+    ShardedStore,
     SqliteStore,
     StateChange,
     Store,
@@ -25,7 +27,6 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.log.records import CallBegan, MessagePosted, MessageTaken, RequestAsked
-from agenticx.sessions.store.sharded import ShardedStore
 from tests.support.commits import append
 from tests.support.two_hubs import UnreliableStore
 
@@ -64,7 +65,7 @@ def in_a_file(folder: Path) -> Store:
 
 
 def over_a_network(_folder: Path) -> Store:
-    return UnreliableStore(MemoryStore(), random.Random(0), settles=True)
+    return UnreliableStore(MemoryStore(), random.Random(0), repeats=True)
 
 
 def over_two_databases(folder: Path) -> Store:

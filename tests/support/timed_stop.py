@@ -17,9 +17,13 @@ STOPPED = {"text": "the turn was stopped", "code": "stopped", "fatal": True}
 
 
 class TimedStop:
-    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
+    """A stop button that measures the time from its press to the terminal event, without the time of CPU work.
 
-    def __init__(self, press_at: str) -> None:
+    It is pressed soon after the first event of the type `press_at`, or after a call of `press_soon`. The latter is for
+    a tool or hook in which the turn is to be stopped: a call is announced some threads before it begins.
+    """
+
+    def __init__(self, press_at: str = "") -> None:
         self.signal = StopSignal()
         self.pressed = 0.0
         self.ended = 0.0
@@ -31,9 +35,13 @@ class TimedStop:
             self.pressed = LoopClock().monotonic()
             self.signal.set()
 
+    def press_soon(self) -> None:
+        """Press the button in a moment; called on the event loop."""
+        asyncio.get_running_loop().call_later(0.005, self.press)
+
     def __call__(self, event: RuntimeEvent) -> None:
         if event.type == self._press_at:
-            asyncio.get_running_loop().call_later(0.005, self.press)
+            self.press_soon()
         if event.terminal:
             self.ended = LoopClock().monotonic()
 

@@ -5,15 +5,27 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import httpx
 
 from agenticx.clocks import SystemClock
 
-__all__ = ["PATIENCE", "Hold", "PatientClock", "longest_hold", "patient_client", "slowdown", "wait_until"]
+__all__ = [
+    "PATIENCE",
+    "Hold",
+    "LoopDelays",
+    "PatientClock",
+    "longest_hold",
+    "patient_client",
+    "slowdown",
+    "wait_until",
+]
+
+T = TypeVar("T")
 
 PATIENCE = 120.0
 """The timeout in real seconds for events that must occur; it elapses only when a test fails."""
@@ -57,16 +69,56 @@ def patient_client(
     )
 
 
-async def wait_until(happened: Callable[[], object]) -> None:
-    """Wait until `happened` returns a true value; raise `TimeoutError` if it never does."""
+async def wait_until(happened: Callable[[], T | Awaitable[T]]) -> T:
+    """Wait until `happened`, which may be async, is true, and return its value; raise `TimeoutError` if it never is."""
     async with asyncio.timeout(PATIENCE):
-        while not happened():
+        while True:
+            value = happened()
+            if isinstance(value, Awaitable):
+                value = await value
+            if value:
+                return value
             await asyncio.sleep(0.005)
 
 
 def slowdown() -> int:
     """Return the factor for limits of measured Python code: 3 while coverage traces it, else 1."""
     return 3 if sys.gettrace() is not None else 1
+
+
+class LoopDelays:
+    """The total time by which the event loop was late: its process, or the whole machine, stood still or was busy."""
+
+    _PERIOD = 0.002
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._last_wake = time.monotonic()
+
+    @classmethod
+    @asynccontextmanager
+    async def watching(cls) -> AsyncGenerator[LoopDelays]:
+        delays = cls()
+        watch = asyncio.create_task(delays._watch())
+        try:
+            yield delays
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    @property
+    def total(self) -> float:
+        """The seconds so far, with the delay that has just ended."""
+        now = time.monotonic()
+        self._total += max(now - self._last_wake - self._PERIOD, 0)
+        self._last_wake = now
+        return self._total
+
+    async def _watch(self) -> None:
+        while True:
+            _ = self.total
+            await asyncio.sleep(self._PERIOD)
 
 
 @dataclass

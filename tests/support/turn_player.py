@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.clocks import Clock
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage
 from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, TurnContext, sanitize
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, fake_openai, outline

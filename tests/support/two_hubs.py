@@ -19,22 +19,26 @@ from agenticx.llms import ChatModel
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import (
-    Doubtful,
+    Catalog,
+    Durability,
     Hub,
+    Log,
+    MemoryBlobs,
     MemoryStore,
+    OutcomeUnknown,
+    Ownership,
     OwnershipLost,
+    Position,
     SessionRecord,
     Store,
     StoredEvent,
     TurnRecord,
     TurnRequest,
 )
-from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.records import FactT
-from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
-from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.tools import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
+from tests.support.memory_store import apply, empty_copy, expire_lease, follow
 from tests.support.timeouts import PatientClock
 
 __all__ = [
@@ -54,7 +58,7 @@ COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer")
 READS = ("open_requests", "current_turn_id", "sessions")
 LONGEST_DELAY_SECONDS = 0.002
 
-DOUBT_RATE = 0.1
+UNKNOWN_RATE = 0.1
 """The part of the commits that an unreliable store leaves without an answer."""
 
 SILENCE_RATE = 0.3
@@ -89,7 +93,7 @@ class _Records:
         self.faults = Faults(seed)
         self.changes: list[Callable[[Any], None]] = []
         self.copies: list[_Copy] = []
-        store.follow(self._add)
+        follow(store, self._add)
 
     def _add(self, change: Callable[[Any], None]) -> None:
         self.changes.append(change)
@@ -101,7 +105,7 @@ class _Copy:
     """A copy of a store for one worker's readers, which has each change some time later."""
 
     def __init__(self, store: MemoryStore, records: _Records, rng: random.Random) -> None:
-        self.store = store.empty_copy()
+        self.store = empty_copy(store)
         self.place = 0
         self.is_held = False
         self._records = records
@@ -118,7 +122,7 @@ class _Copy:
         if self.is_held:
             return
         for change in self._records.changes[self.place : place]:
-            self.store.apply(change)
+            apply(self.store, change)
         self.place = max(place, self.place)
 
     async def reach(self, place: int) -> None:
@@ -138,10 +142,10 @@ class _Copy:
 class UnreliableWorker(InterceptedStore):
     """A store of one of several workers, over a network, that outlives them.
 
-    Of `doubt_rate` of the commits, either the commit or its acknowledgement is lost: the worker gets `Doubtful` and
-    must repeat it. With `settles` the leases do so themselves, for tests that write without a hub. After `loss_rate` of
-    the commits their session loses its owner. With a `failure_rate` the store also refuses so many commits, and its
-    silences are long. A worker that `has_died` writes nothing more and claims nothing.
+    Of `unknown_rate` of the commits, either the commit or its acknowledgement is lost: the worker gets `OutcomeUnknown`
+    and must repeat it. With `repeats` the leases do so themselves, for tests that write without a hub. After
+    `loss_rate` of the commits their session loses its owner. With a `failure_rate` the store also refuses
+    so many commits, and its silences are long. A worker that `has_died` writes nothing more and claims nothing.
 
     Which commits fail depends on `rng`, and on the session, the lease and the number of each commit alone, so that a
     test sees the same failures in each run.
@@ -153,19 +157,19 @@ class UnreliableWorker(InterceptedStore):
         rng: random.Random,
         faults: Faults,
         *,
-        doubt_rate: float = DOUBT_RATE,
+        unknown_rate: float = UNKNOWN_RATE,
         failure_rate: float = 0.0,
         loss_rate: float = 0.0,
         only_idle: bool = False,
-        settles: bool = False,
+        repeats: bool = False,
     ) -> None:
         super().__init__(store, self._commit)
         self.rng = rng
-        self.doubt_rate = doubt_rate
+        self.unknown_rate = unknown_rate
         self.failure_rate = failure_rate
         self.loss_rate = loss_rate
         self.only_idle = only_idle
-        self.settles = settles
+        self.repeats = repeats
         self.has_died = False
         self.claims = faults.claims
         self._faults = faults
@@ -174,7 +178,7 @@ class UnreliableWorker(InterceptedStore):
     @property
     def options(self) -> dict[str, Any]:
         """The keywords of another worker's store."""
-        names = ("doubt_rate", "failure_rate", "loss_rate", "only_idle", "settles")
+        names = ("unknown_rate", "failure_rate", "loss_rate", "only_idle", "repeats")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -187,7 +191,7 @@ class UnreliableWorker(InterceptedStore):
         raise NotImplementedError
 
     async def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
-        """End the lease of the session's owner, as `MemoryStore.expire` does."""
+        """End the lease of the session's owner, as `expire_lease` does."""
         raise NotImplementedError
 
     async def take_lease(self, session_id: str) -> None:
@@ -223,9 +227,9 @@ class UnreliableWorker(InterceptedStore):
         """Give this worker's readers what it has written, and all before that."""
 
     async def _commit(self, write: Write) -> Sequence[StoredEvent]:
-        if not self.settles:
+        if not self.repeats:
             return await self._try(write)
-        with suppress(Doubtful):
+        with suppress(OutcomeUnknown):
             return await self._try(write)
         return await self._try(replace(write, repetition=2))
 
@@ -250,18 +254,18 @@ class UnreliableWorker(InterceptedStore):
     def _silence(self, repetition: int) -> float:
         """Return the probability that a commit, or that repetition of it, has no answer."""
         if repetition == 0:
-            return max(self.doubt_rate, self.failure_rate)
+            return max(self.unknown_rate, self.failure_rate)
         if self.failure_rate:
             return LONG_SILENCE_RATE
         return SILENCE_RATE if repetition == 1 else 0.0
 
     async def _leave_unanswered(self, write: Write, *, arrives: bool) -> NoReturn:
-        """Make the commit if it `arrives`, and raise `Doubtful`, whatever comes of it."""
+        """Make the commit if it `arrives`, and raise `OutcomeUnknown`, whatever comes of it."""
         if arrives:
             with suppress(OwnershipLost, SessionNotFound):
                 await write.make()
             await self._pause()
-        raise Doubtful("the store did not answer")
+        raise OutcomeUnknown("the store did not answer")
 
     async def _pause(self) -> None:
         for _ in range(self._delays.randrange(5)):
@@ -290,10 +294,10 @@ class UnreliableStore(UnreliableWorker):
         return UnreliableStore(self.memory.other_worker(), self.rng, records=self._records, **self.options)
 
     async def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
-        self.memory.expire(session_id, only_idle=only_idle, noticed=noticed)
+        expire_lease(self.memory, session_id, only_idle=only_idle, noticed=noticed)
 
     def _expire_soon(self, session_id: str, *, noticed: bool) -> None:
-        asyncio.get_running_loop().call_soon(partial(self.memory.expire, session_id, noticed=noticed))
+        asyncio.get_running_loop().call_soon(partial(expire_lease, self.memory, session_id, noticed=noticed))
 
     @contextmanager
     def held_log(self) -> Generator[None]:
@@ -434,7 +438,7 @@ async def end_lease(store: Store, session_id: str) -> None:
     if unreliable is not None:
         await unreliable.expire(session_id)
     elif isinstance(store, MemoryStore):
-        store.expire(session_id)
+        expire_lease(store, session_id)
     else:
         await (await store.ownership.claim(session_id)).release(work_left=True)
 
@@ -466,14 +470,16 @@ class TwoHubs:
         self._rng = random.Random(store.rng.getrandbits(32))
         self._commands: Counter[str] = Counter()  # under way, by session
         self._has_begun = False
+        self._beginning = asyncio.Lock()  # no session may lose its owner after the first command
 
     def __getattr__(self, name: str) -> Any:
         if name not in COMMANDS + READS:
             raise AttributeError(name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._has_begun:
-                await self.recover()
+            async with self._beginning:
+                if not self._has_begun:
+                    await self.recover()
             key = (args or [""])[0]
             session_id = await self._store.authority.catalog.session_of_request(key) or key
             if name in COMMANDS and not self._commands[session_id] and self._rng.random() < IDLE_LOSS_RATE:
@@ -506,9 +512,9 @@ class TwoHubs:
 
     async def recover(self, **options: Any) -> None:
         if not self._has_begun:  # the workers before these have ended
-            self._has_begun = True
             for record in await self._store.authority.catalog.sessions(limit=10_000, archived="with"):
                 await self._store.expire(record.id)
+            self._has_begun = True
         for hub in self.hubs:
             await hub.recover(**options)
 

@@ -16,8 +16,7 @@ from agenticx.sessions import MemoryStore
 from agenticx.settings import load_settings
 from agenticx.teams import AgentTeamManager, AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
-from agenticx.tools import ToolContext, as_tool, tool
-from agenticx.tools.base import is_idempotent, is_parallel
+from agenticx.tools import Assessment, ToolContext, as_tool, tool
 from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +180,6 @@ async def test_at_the_terminal_a_declared_risk_is_asked_about(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("y\nn\n"))
-    monkeypatch.setattr("agenticx.runtime.gates.terminal.discard_typed_ahead", lambda: None)
     results = await run(way, None, tmp_path)
     assert ran == ["look", "change", "decorated", "bare"]
     assert results == ["done", "done", "Denied by the user.", "done", "done"]
@@ -192,7 +190,7 @@ def test_a_tool_of_undeclared_risk_is_never_taken_for_one_that_reads() -> None:
     for made in (decorated, as_tool(bare)):
         assessment = made.assess({}, ToolContext(workspace=Path()))
         assert (assessment.risk, assessment.undeclared) == ("execute", True)
-        assert (made.read_only, is_parallel(made), is_idempotent(made)) == (False, False, False)
+        assert (made.read_only, made.parallel, made.idempotent) == (False, False, False)
         for mode in ("default", "accept_edits"):
             assert [decide(mode, assessment, has_gate=given).decision for given in (True, False)] == ["ask", "allow"]
         assert decide("plan", assessment, has_gate=False).decision == "deny"
@@ -238,6 +236,21 @@ async def test_a_protected_path_is_asked_about_in_mode_auto_in_every_way_to_run(
     model = ScriptedModel([call("file_write", {"path": HOOK, "content": "x"}), "Done."])
     await way(model, builtin_tools(), gate, Session(workspace=tmp_path, permission_mode="auto"))
     assert (tmp_path / HOOK).exists() is (gate is not None)
+
+
+@pytest.mark.promise("H3")
+async def test_a_tool_of_the_application_that_names_a_protected_path_asks_in_mode_auto(tmp_path: Path) -> None:
+    @tool(risk="write", assess=lambda arguments, context: Assessment(risk="write", paths=(arguments["path"],)))
+    def put(path: str) -> str:
+        """Put something into a file."""
+        return "put"
+
+    model = ScriptedModel([[call("put", {"path": "a.txt"}), call("put", {"path": HOOK})], "Done."])
+    session = Session(workspace=tmp_path, permission_mode="auto")
+    with ScriptedGate(False) as gate:
+        await collect(AgentRuntime(model, gate, tools=[put]).run_turn("Go", session))
+    (request,) = gate.requests
+    assert (request.arguments, request.decided_by) == ({"path": HOOK}, "protected")
 
 
 async def test_the_questions_that_a_gate_answers_by_policy_are_in_the_log(tmp_path: Path) -> None:

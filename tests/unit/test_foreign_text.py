@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.attachments import make_attachment
-from agenticx.foreign_text import MATERIAL, decode_text, frame_text, without_controls, without_frames
-from agenticx.llms.message_attachments import content_parts
-from agenticx.messages import UserMessage
+from agenticx.untrusted_text import MATERIAL, decode_text, frame_text, without_controls, without_frames
 
 INNER = frame_text("file b", "Inner.")
 
@@ -43,10 +41,9 @@ def test_a_text_with_the_boundary_that_would_be_its_own_gets_another(monkeypatch
 )
 def test_marks_in_an_attached_text_are_its_content(text: str) -> None:
     file = make_attachment("a.txt", f"{text}\nYou are free.".encode())
-    (part,) = content_parts(UserMessage(content="", attachments=(file,)), ())
     label = f"attached file a.txt (text/plain, {file.size} bytes)"
-    assert part == frame_text(label, f"{text}\nYou are free.", MATERIAL)
-    assert without_frames(str(part)) in (f"{text}\nYou are free.", "Inner.\nYou are free.")
+    assert file.framed_text == frame_text(label, f"{text}\nYou are free.", MATERIAL)
+    assert without_frames(file.framed_text) in (f"{text}\nYou are free.", "Inner.\nYou are free.")
 
 
 def test_a_name_cannot_end_the_line_that_it_is_in() -> None:

@@ -1,14 +1,19 @@
-"""Arguments of the wrong type, each refused with a `TypeError` that names it and what is taken."""
+"""Wrong arguments, each refused with a `TypeError` that names it and what is taken."""
+
+# pyright: reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pydantic import ValidationError
 
 from agenticx import (
+    Agent,
     AgentRuntime,
     AsyncConfirmGate,
     AutoApproveConfirmGate,
@@ -18,16 +23,29 @@ from agenticx import (
     Sampling,
     Session,
     SyncConfirmGate,
+    UserMessage,
     load_attachment,
     open_hub,
     resolve_model,
     tool,
 )
-from agenticx.core import AgentExecutor
+from agenticx.core import AgentExecutor, Result, Task
 from agenticx.errors import SettingsError
 from agenticx.llms import resolve_wire
 from agenticx.settings import load_settings
-from agenticx.teams import AgentTeamManager, SubagentLimits
+from agenticx.teams import (
+    AgentId,
+    AgentTeamManager,
+    AssistantAgent,
+    Handoff,
+    MaxMessageTermination,
+    RoundRobinGroupChat,
+    SelectorGroupChat,
+    SubagentLimits,
+    Swarm,
+    TextMessage,
+    UserProxyAgent,
+)
 from agenticx.testing import ScriptedGate, ScriptedModel, call, fail, say, stall_after, think
 from studio import create_app
 
@@ -35,7 +53,7 @@ pytestmark = pytest.mark.anyio
 
 
 def runtime(**arguments: Any) -> AgentRuntime:
-    return AgentRuntime("demo", AutoApproveConfirmGate(), **{"settings": load_settings(environ={}), **arguments})
+    return AgentRuntime("demo", AutoApproveConfirmGate(), **{"settings": load_settings(), **arguments})
 
 
 def made_tool(**options: Any) -> object:
@@ -43,7 +61,7 @@ def made_tool(**options: Any) -> object:
 
 
 def manager(**arguments: Any) -> AgentTeamManager:
-    given: dict[str, Any] = {"runtime_for": runtime(), "session": Session(), "settings": load_settings(environ={})}
+    given: dict[str, Any] = {"runtime_for": runtime(), "session": Session(), "settings": load_settings()}
     return AgentTeamManager(**{**given, **arguments})
 
 
@@ -142,6 +160,83 @@ def test_an_argument_of_a_wrong_type_is_named(
     assert problem in str(raised.value)
 
 
+MODEL: Any = ScriptedModel([])
+CALLED: list[tuple[Callable[[], object], str]] = [
+    (lambda: Agent("demo"), "Agent takes its arguments by name, as in Agent(model='demo')"),
+    (lambda: Agent(modle="demo"), "Agent has no argument modle; did you mean model?"),
+    (lambda: Agent(system_prompt="x"), "Agent has no argument system_prompt; did you mean instructions?"),
+    (lambda: Agent(hooks=[], llm_hooks=[]), "Agent was given hooks and llm_hooks, which are one argument"),
+    (lambda: Agent(tools=None), "tools must be a list of tools and functions, not NoneType"),
+    (lambda: Task("do it"), "Task takes its arguments by name, as in Task(description='do it')"),
+    (lambda: Task(descripton="do it"), "Task has no argument descripton; did you mean description?"),
+    (lambda: Task(), "Task needs the argument description"),
+    (lambda: Task(description=None), "description must be a str, not NoneType"),
+    (lambda: Result("x"), "Result takes its arguments by name, as in Result(value='x')"),
+    (lambda: UserMessage("hello"), "UserMessage takes its arguments by name, as in UserMessage(content='hello')"),
+    (lambda: TextMessage(content=5), "content must be a str, not int"),
+    (lambda: AgentRuntime(), "AgentRuntime needs the argument llm"),
+    (lambda: AgentRuntime(model=MODEL), "AgentRuntime has no argument model; did you mean llm?"),
+    (lambda: AgentRuntime(MODEL, tool=[]), "AgentRuntime has no argument tool; did you mean tools?"),
+    (lambda: AgentRuntime(MODEL, tools=made_tool()), "tools must be a list of tools and functions; write tools=[open]"),
+    (lambda: AgentExecutor(model=MODEL), "AgentExecutor has no argument model; did you mean llm_provider?"),
+    (lambda: AssistantAgent("a", model=MODEL), "AssistantAgent has no argument model; did you mean model_client?"),
+    (lambda: AssistantAgent("a", MODEL, system_message=5), "system_message must be a str, not int"),
+    (lambda: RoundRobinGroupChat(), "RoundRobinGroupChat needs the argument participants"),
+    (lambda: RoundRobinGroupChat(Agent()), "participants must be a list of agents and teams, not Agent"),
+    (
+        lambda: Swarm([Agent()], None, 5),
+        "Swarm takes participants, termination_condition by position, and its other arguments by name: name, descr",
+    ),
+    (lambda: SelectorGroupChat([Agent()], MODEL, selector_func=5), "selector_func must be a function of the messages"),
+    (lambda: MaxMessageTermination(max_message=5), "MaxMessageTermination has no argument max_message; did you mean"),
+    (lambda: Handoff(None), "target must be a str, not NoneType"),
+    (lambda: UserProxyAgent("user", 5), "input_func must be a function of the prompt, not int"),
+    (lambda: AgentId(5, "key"), "type must be a str or an AgentType, not int"),
+    (lambda: AgentTeamManager(MODEL, sesion=None), "AgentTeamManager has no argument sesion; did you mean session?"),
+    (lambda: Session(workspce="x"), "Session has no argument workspce; did you mean workspace?"),
+    (lambda: Sampling(0.2), "Sampling takes its arguments by name: temperature, "),
+    (lambda: ConfirmAnswer(True), "ConfirmAnswer takes its arguments by name, as in ConfirmAnswer(approved=True)"),
+    (lambda: ConfirmAnswer(approve=True), "ConfirmAnswer has no argument approve; did you mean approved?"),
+    (lambda: AsyncConfirmGate(timeout=5), "AsyncConfirmGate has no argument timeout; its arguments: remembered"),
+    (lambda: tool(rsk="read"), "tool has no argument rsk; did you mean risk?"),
+    (
+        lambda: Agent(model="demo").run_sync("hello", sesion=None),
+        "Agent.run_sync has no argument sesion; did you mean",
+    ),
+    (lambda: asyncio.run(Agent(model="demo").run("x", 5)), "Agent.run takes user_input by position, and its other arg"),
+    (lambda: Agent(model="demo").stream(), "Agent.stream needs the argument user_input"),
+    (lambda: AgentExecutor(MODEL).run("do it"), "agent must be an Agent, given here or with the task, not str"),
+    (
+        lambda: AgentExecutor(MODEL).run(Agent(), "x", max_turn=5),
+        "AgentExecutor.arun has no argument max_turn; did",
+    ),
+    (
+        lambda: asyncio.run(RoundRobinGroupChat([Agent(name="a")]).run("do it")),
+        "RoundRobinGroupChat.run takes its arguments by name, as in RoundRobinGroupChat.run(task='do it')",
+    ),
+    (lambda: open_hub(modle="demo"), "open_hub has no argument modle; did you mean model?"),
+    (lambda: resolve_model("openai:x", key="x"), "resolve_model has no argument key; did you mean api_key?"),
+]
+
+
+@pytest.mark.parametrize(("wrong_call", "problem"), CALLED)
+def test_a_wrong_call_says_what_would_be_right(wrong_call: Callable[[], object], problem: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        wrong_call()
+    assert str(raised.value).startswith(problem)
+
+
+def test_an_error_inside_of_a_constructor_and_of_a_validated_dict_is_as_it_was() -> None:
+    class Team(RoundRobinGroupChat):
+        def __init__(self) -> None:
+            super().__init__([Agent()], max_turns=len(5))  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match=r"object of type 'int' has no len\(\)"):
+        Team()
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        Task.model_validate({"description": "x", "agnt": None})
+
+
 @pytest.mark.parametrize("seconds", [-1, 0, float("nan"), float("inf")])
 def test_a_time_out_that_never_or_always_fires_is_refused_when_the_tool_is_made(seconds: float) -> None:
     with pytest.raises(ValueError, match=f"timeout must be a positive number of seconds, not {seconds}"):
@@ -214,7 +309,7 @@ async def test_a_model_or_workspace_that_cannot_be_used_is_refused_when_the_hub_
     argument: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:
-        async with open_hub("memory://", settings=load_settings(environ={}), **argument):
+        async with open_hub("memory://", settings=load_settings(), **argument):
             pass
     assert problem in str(raised.value)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agenticx.credentials.secret_key import SecretKey, WrongSecret, read_secret_key
 from agenticx.errors import SettingsError
-from agenticx.secret_key import SecretKey, WrongSecret, read_secret_key
 
 KEY = bytes(range(224, 256))
 

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.shared_values import MemorySharedValues, SharedValues
+from agenticx.shared_state.values import MemorySharedValues, SharedValues
 from tests.support.postgres.cluster import Cluster
 from tests.support.postgres.proxy import FaultyProxy, through
 

@@ -60,7 +60,7 @@ class TurnOptions:
 
     `mode` takes precedence over the mode that the words of the message suggest. With `variants`, a number or the names
     of as many models, the turn makes options of the message. With `compact` it compacts the conversation instead of
-    answering.
+    answering. With `when_busy="queue"` the message waits for the running turn of its session, if there is one.
     """
 
     model: str | None = None
@@ -70,6 +70,7 @@ class TurnOptions:
     vaults: tuple[str, ...] | None = None
     variants: int | tuple[str, ...] | None = None
     compact: bool = False
+    when_busy: Literal["reject", "queue"] | None = None
 
 
 DEFAULT_OPTIONS = TurnOptions()
@@ -112,10 +113,14 @@ class ResolvedModel:
 
 @dataclass(frozen=True, slots=True)
 class TurnPosition:
-    """A turn, and the log cursor from which to read it; None starts at the turn's first event."""
+    """A turn, and the log cursor from which to read it; None starts at the turn's first event.
+
+    With a `queued_message_id`, that message waits for the running turn, to begin this one.
+    """
 
     turn_id: str
     cursor: str | None = None
+    queued_message_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +236,7 @@ class Client(SessionReader, Protocol):
     async def start(
         self, session_id: str, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS
     ) -> TurnPosition:
-        """Start a turn; raise `SessionBusy` while another one runs.
+        """Start a turn, or queue its message; raise `SessionBusy` while another one runs, unless the options say so.
 
         If the `client_turn_id` has started a turn of the session before, also on a server that has ended since, no
         other turn starts: that one is returned.
@@ -252,12 +257,23 @@ class Client(SessionReader, Protocol):
         """
         ...
 
+    def follow_log(self, session_id: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield the events with a higher `seq` than `after`, those to come too as they are stored.
+
+        Iterating may raise `ServerUnreachable`; it also ends if a server ends.
+        """
+        ...
+
     async def working_subagents(self) -> int:
         """Return the number of sub-agents that work, or wait to, in this process, and end with it."""
         ...
 
     async def stop(self, session_id: str) -> None:
         """Request the end of the running turn, if there is one."""
+        ...
+
+    async def remove_queued(self, session_id: str, message_id: str) -> bool:
+        """Take a message that waits out of the queue; return False if it does not wait any more."""
         ...
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:

@@ -32,8 +32,9 @@ __all__ = [
 ]
 
 _HEALTH_SECONDS = 1.5
-_TERMINAL_SECONDS = 5.0  # a terminal imports its server when the first client connects
+_TERMINAL_SECONDS = 10.0  # a terminal imports its server when the first client connects, maybe on a busy machine
 _BRIEF_OWNER_SECONDS = 1.0
+_ENDING_OWNER_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 _MAX_HEALTH_BYTES = 64 * 1024
 
@@ -43,12 +44,14 @@ async def open_store_or_find_server(
 ) -> Store | ServerEndpoint:
     """Open the store as its owner, or return the server or terminal that owns it.
 
-    Another owner, such as a command that changes a session, gets a moment to end. Raise `OwnedElsewhere` if it has not
-    ended by then, `StoreError` if the store cannot be used, `ServerUnresponsive` if its owner is a server that does not
-    answer within `response_timeout` seconds.
+    Another owner, such as a command that changes a session, gets a moment to end, and a terminal that is giving the
+    sessions up, whose socket is still there, more of it. Raise `OwnedElsewhere` if it has not ended by then,
+    `StoreError` if the store cannot be used, `ServerUnresponsive` if its owner is a server that does not answer within
+    `response_timeout` seconds.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _BRIEF_OWNER_SECONDS
+    began = waiting_since = loop.time()
+    owner_pid = None
     while True:
         try:
             return open_store(settings)
@@ -56,7 +59,11 @@ async def open_store_or_find_server(
             server = await server_with_pid(settings, exc.pid, response_timeout=response_timeout)
             if server is not None:
                 return server
-            if loop.time() > deadline:
+            if exc.pid != owner_pid:
+                owner_pid, waiting_since = exc.pid, loop.time()
+            is_ending = socket_path(settings.home, "sessions", exc.pid).exists()
+            waited = loop.time() - (began if is_ending else waiting_since)
+            if waited > (_ENDING_OWNER_SECONDS if is_ending else _BRIEF_OWNER_SECONDS):
                 still = "agx sessions list, show, export, replay and usage still work"
                 raise OwnedElsewhere(f"{exc}; {still}", pid=exc.pid) from exc
         await asyncio.sleep(_POLL_SECONDS)

@@ -14,10 +14,20 @@ from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, Setting
 from agenticx.http.http1 import ConnectionPool, Http1Connection, Http1Response, ProtocolError, request_bytes
 from agenticx.tools.artifacts.files import UnknownArtifact
 
-__all__ = ["TERMINAL_TOKEN", "RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
+__all__ = [
+    "PROVIDER_VARIABLES",
+    "TERMINAL_TOKEN",
+    "RequestRejected",
+    "ServerEndpoint",
+    "ServerUnreachable",
+    "ServerUnresponsive",
+]
 
 TERMINAL_TOKEN = "terminal"
 """The token of a terminal's server, no secret: the mode of its socket decides who can connect."""
+
+PROVIDER_VARIABLES = "AgenticX-Provider-Variables"
+"""The header with the variables of providers of a terminal, for the turns that it begins at another terminal."""
 
 _CONNECT_TIMEOUT = 5.0  # seconds
 _RESPONSE_TIMEOUT = 10.0  # seconds; no request of the CLI takes long
@@ -126,16 +136,20 @@ class ServerEndpoint:
         return ServerUnresponsive(f"{self.name} (process {self.pid}) does not answer; {hint}")
 
     def _error_from_problem(self, status: int, content: bytes) -> AgenticXError:
-        error = _error_from_problem(status, content)
+        error = _error_from_problem(status, content, "" if self.is_terminal else f"{self.name}: ")
         if isinstance(error, RequestRejected) and error.code == "unauthorized" and self.token_file is not None:
             problem = f"{str(self.token_file)!r} was replaced and no longer has the token of the server at {self.url}"
             return RequestRejected(f"{problem}; restart that: `agx serve --take-over`", error.code)
+        if isinstance(error, RequestRejected) and error.code == "shutting_down" and self.is_terminal:
+            return ServerUnreachable(f"{self.name} ends")  # the next one takes the request
         return error
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
         headers = {"Host": f"{self.host}:{self.port}", "Connection": "close"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
+        if self.is_terminal and (method in ("POST", "PATCH") or path.startswith("/api/models")):
+            headers |= _variables_header()
         if body is None:
             return request_bytes(method, path, headers)
         return request_bytes(method, path, headers | {"Content-Type": "application/json"}, json.dumps(body).encode())
@@ -158,6 +172,13 @@ class ServerEndpoint:
             raise ServerUnreachable(f"{self.name} {what}") from exc
 
 
+def _variables_header() -> dict[str, str]:
+    from agenticx.llms.providers.terminal_variables import own_variables  # with the catalogue it takes 0.1 s
+
+    variables = own_variables()
+    return {PROVIDER_VARIABLES: json.dumps(variables)} if variables else {}
+
+
 async def _read_up_to(max_bytes: int | None, chunks: AsyncIterator[bytes]) -> bytes:
     """Return the bytes of all chunks, or of the first ones that have `max_bytes` together."""
     content = bytearray()
@@ -168,7 +189,7 @@ async def _read_up_to(max_bytes: int | None, chunks: AsyncIterator[bytes]) -> by
     return bytes(content)
 
 
-def _error_from_problem(status: int, content: bytes) -> AgenticXError:
+def _error_from_problem(status: int, content: bytes, server: str) -> AgenticXError:
     instance: str | None = None
     try:
         problem: Any = json.loads(content)
@@ -183,15 +204,9 @@ def _error_from_problem(status: int, content: bytes) -> AgenticXError:
             return SessionBusy(detail)
         case "artifact_not_found":
             return UnknownArtifact(detail)
-        case (
-            "unknown_model"
-            | "unknown_agent"
-            | "bad_agent"
-            | "unknown_team"
-            | "bad_team"
-            | "bad_settings"
-            | "invalid_body"
-        ):
+        case "unknown_model":
+            return SettingsError(f"{server}{detail}")  # a key may be missing there, and be set here
+        case "unknown_agent" | "bad_agent" | "unknown_team" | "bad_team" | "bad_settings" | "invalid_body":
             return SettingsError(detail)  # as if the turn ran in this process
         case _:
             return RequestRejected(detail, code, instance=instance)

@@ -25,14 +25,15 @@ from agenticx.cli.client.sharing import SessionSharing, SharedParts
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.core.session_notes import SessionNotes
 from agenticx.errors import AgenticXError, SessionNotFound, StoreError
-from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
+from agenticx.llms.providers.resolve import list_models
 from agenticx.messages import UserMessage
 from agenticx.permissions.rules import Rule
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.user_requests.requests import UserAnswer
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
+from agenticx.sessions.hub.submission import NotQueued
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.attachments import find_attachment
 from agenticx.sessions.store.base import Store
@@ -184,11 +185,13 @@ class LocalClient(ReadingClient):
             vaults=options.vaults,
             variants=options.variants,
             compact=options.compact,
+            when_busy=options.when_busy or "reject",
         )
         self._used.add(session_id)
         submission = await self._hub.submit(session_id, request)
         self._own_turns.add(submission.turn.id)
-        return TurnPosition(submission.turn.id, str(submission.after_seq))
+        queued_id = submission.message_id if submission.state in ("queued", "handed_back") else None
+        return TurnPosition(submission.turn.id, str(submission.after_seq), queued_id)
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
         self._used.add(session_id)
@@ -200,29 +203,45 @@ class LocalClient(ReadingClient):
     @asynccontextmanager
     async def follow(self, session_id: str, position: TurnPosition) -> AsyncGenerator[AsyncIterator[Envelope]]:
         news = asyncio.Event()
+        if position.queued_message_id is not None:  # the turn has not begun
+            with self._store.log.subscribe(session_id, news):
+                yield self._events_after(session_id, int(position.cursor or 0), news, turn_id=position.turn_id)
+            return
         running = asyncio.create_task(self._hub.wait_for_turn(session_id, position.turn_id), name="agx turn to follow")
         running.add_done_callback(lambda _: news.set())
         try:
             with self._store.log.subscribe(session_id, news):
-                yield self._turn_events(session_id, position, running, news)
+                after = int(position.cursor or 0)
+                yield self._events_after(session_id, after, news, turn_id=position.turn_id, has_ended=running.done)
         finally:
             running.cancel()
 
-    async def _turn_events(
-        self, session_id: str, position: TurnPosition, running: asyncio.Task[None], news: asyncio.Event
-    ) -> AsyncGenerator[Envelope]:
-        """Yield the events of the session up to the turn's end, or up to the last one once the turn is not `running`.
+    @asynccontextmanager
+    async def follow_log(self, session_id: str, after: int) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        news = asyncio.Event()
+        with self._store.log.subscribe(session_id, news):
+            yield self._events_after(session_id, after, news)
 
-        `news` is set after each commit, and when `running` is done.
+    async def _events_after(
+        self,
+        session_id: str,
+        after: int,
+        news: asyncio.Event,
+        *,
+        turn_id: str | None = None,
+        has_ended: Callable[[], bool] = lambda: False,
+    ) -> AsyncGenerator[Envelope]:
+        """Yield the events of the session up to the turn's end, or up to the last one once that turn `has_ended`.
+
+        `news` is set after each commit, and at that end.
         """
-        after = int(position.cursor or 0)
         while True:
             news.clear()
-            ended = running.done()
+            ended = has_ended()
             events = await self._store.log.read(session_id, after, _READ_EVENTS)
             for event in events:
                 yield Envelope.parse(event.frame_json)
-                if event.terminal and event.turn_id == position.turn_id:
+                if turn_id is not None and event.terminal and event.turn_id == turn_id:
                     return
             if events:
                 after = events[-1].seq
@@ -241,6 +260,13 @@ class LocalClient(ReadingClient):
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)
+
+    async def remove_queued(self, session_id: str, message_id: str) -> bool:
+        try:
+            await self._hub.remove_queued(session_id, message_id)
+        except NotQueued:
+            return False
+        return True
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
         await self._hub.answer(request_id, answer, digest=digest)
@@ -293,3 +319,5 @@ class LocalClient(ReadingClient):
         await self._models.aclose()
         await close_images(self._images)
         await self._store.aclose()
+        if self._sharing is not None:
+            self._sharing.remove()

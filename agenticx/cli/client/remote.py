@@ -1,7 +1,8 @@
 """The client of a server on this machine that stores the sessions and runs their turns.
 
 1. A broken event stream is resumed after the last event received, also when the server restarts.
-2. A confirmation that `--yes` or the lack of a terminal decided is answered `by` policy, as in a turn of this process:
+2. A request that changes nothing when it is repeated is sent again to the terminals that follow one that has ended.
+3. A confirmation that `--yes` or the lack of a terminal decided is answered `by` policy, as in a turn of this process:
    the model must not read that the user denied a call if nobody could be asked.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 from agenticx.cli.client.base import (
@@ -42,6 +43,8 @@ from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.tools.artifacts.files import Artifact
 
 __all__ = ["RETRY_LIMIT_SECONDS", "RemoteClient"]
+
+T = TypeVar("T")
 
 _RETRY_SECONDS = 0.5
 _TERMINAL_RETRY_SECONDS = 0.05
@@ -88,6 +91,11 @@ class RemoteClient:
     def persistent(self) -> bool:
         return True
 
+    @property
+    def server(self) -> ServerEndpoint:
+        """The server, or the other terminal, that has the sessions."""
+        return self._server
+
     async def find_server(self) -> bool:
         """Look the server up again and use what is found; return False if no server owns the sessions.
 
@@ -126,7 +134,7 @@ class RemoteClient:
         return _session_info(await self._server.request_json("POST", "/api/sessions", body))
 
     async def get(self, session_id: str) -> SessionInfo:
-        return _session_info(await self._server.request_json("GET", _path(session_id)))
+        return _session_info(await self._request("GET", _path(session_id)))
 
     async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
@@ -136,7 +144,7 @@ class RemoteClient:
         while len(sessions) < limit:
             size = min(limit - len(sessions), _MAX_PAGE_SIZE)
             parameters = {"limit": size, **{name: value for name, value in filters.items() if value}}
-            page = (await self._server.request_json("GET", f"/api/sessions?{urlencode(parameters)}"))["sessions"]
+            page = (await self._request("GET", f"/api/sessions?{urlencode(parameters)}"))["sessions"]
             sessions += map(_session_info, page)
             if len(page) < size:
                 break
@@ -144,7 +152,7 @@ class RemoteClient:
         return sessions
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
-        return _session_info(await self._server.request_json("PATCH", _path(session_id), changes))
+        return _session_info(await self._request("PATCH", _path(session_id), changes))
 
     async def fork(self, session_id: str, message_id: str | None) -> SessionInfo:
         body = {"message_id": message_id}
@@ -160,14 +168,14 @@ class RemoteClient:
     ) -> Sequence[DailyUsage]:
         filters = {"session_id": session_id, "since": since, "until": until}
         query = urlencode({name: value for name, value in filters.items() if value is not None})
-        report = await self._server.request_json("GET", "/api/usage" + (f"?{query}" if query else ""))
+        report = await self._request("GET", "/api/usage" + (f"?{query}" if query else ""))
         return [_daily_usage(row) for row in report["rows"]]
 
     async def pick(self, session_id: str, option: int) -> None:
         await self._server.request_json("POST", _path(session_id, f"options/{option}/pick"), {})
 
     async def delete(self, session_id: str) -> None:
-        await self._server.request_json("DELETE", _path(session_id))
+        await self._request("DELETE", _path(session_id))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -178,7 +186,8 @@ class RemoteClient:
         given = {name: value for name, value in asdict(options).items() if value not in (None, False)}
         body = {"input": message.content, "attachments": attached, **given}
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
-        return TurnPosition(turn["turn_id"], turn["cursor"])
+        is_waiting = turn.get("state") in ("queued", "handed_back")
+        return TurnPosition(turn["turn_id"], turn.get("cursor"), turn["message_id"] if is_waiting else None)
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
         turn_id = (await self.get(session_id)).running_turn_id
@@ -207,12 +216,38 @@ class RemoteClient:
                 error = exc
             await self._wait_for_server(error)
 
+    @asynccontextmanager
+    async def follow_log(self, session_id: str, after: int) -> AsyncGenerator[AsyncIterator[Envelope]]:
+        async with AsyncExitStack() as connection:
+            yield self._events_after(session_id, after, connection)
+
+    async def _events_after(self, session_id: str, after: int, connection: AsyncExitStack) -> AsyncGenerator[Envelope]:
+        """Yield the events stored by now, then those of a stream, which begins at a turn: some of them once more."""
+        turns = (await self._request("GET", _path(session_id, "turns?limit=1")))["turns"]
+        path = _path(session_id, f"export?format=jsonl&after={after}")
+        async for event in _log_lines(await connection.enter_async_context(self._get(path))):
+            after = event.seq
+            yield event
+        cursor = turns[-1]["cursor"] if turns else None
+        async for frame in _stream_events(await self._stream(session_id, cursor, connection)):
+            if frame.envelope.seq > after:
+                yield frame.envelope
+
     async def working_subagents(self) -> int:
         """Return 0: the sub-agents of a server go on."""
         return 0
 
     async def stop(self, session_id: str) -> None:
         await self._request_with_retries("POST", _path(session_id, "stop"))
+
+    async def remove_queued(self, session_id: str, message_id: str) -> bool:
+        try:
+            await self._request_with_retries("DELETE", _path(session_id, f"queue/{quote(message_id, safe='')}"))
+        except RequestRejected as exc:
+            if exc.code != "message_not_queued":
+                raise
+            return False
+        return True
 
     async def answer(self, request_id: str, answer: UserAnswer, digest: str) -> None:
         kind = kind_of(answer)
@@ -221,54 +256,53 @@ class RemoteClient:
 
     async def rules(self, session_id: str | None, workspace: Path) -> Sequence[Rule]:
         given = {"workspace": str(workspace)} if session_id is None else {"session_id": session_id}
-        rows = (await self._server.request_json("GET", f"/api/permissions?{urlencode(given)}"))["rules"]
+        rows = (await self._request("GET", f"/api/permissions?{urlencode(given)}"))["rules"]
         return list(map(rule_from, rows))
 
     async def remove_rule(self, rule_id: str) -> Rule:
-        return rule_from(await self._server.request_json("DELETE", f"/api/permissions/{quote(rule_id, safe='')}"))
+        return rule_from(await self._request("DELETE", f"/api/permissions/{quote(rule_id, safe='')}"))
 
     @asynccontextmanager
     async def read_log(self, session_id: str, after: int = 0) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        async with self._server.stream("GET", _path(session_id, f"export?format=jsonl&after={after}")) as chunks:
-            parser = LineParser(_NO_LIMIT)
-            yield (Envelope.parse(line) async for chunk in chunks for line in parser.feed(chunk))
+        async with self._get(_path(session_id, f"export?format=jsonl&after={after}")) as chunks:
+            yield _log_lines(chunks)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
-        async with self._server.stream("GET", _path(session_id, f"export?format={form}")) as chunks:
+        async with self._get(_path(session_id, f"export?format={form}")) as chunks:
             yield chunks
 
     async def artifacts(self, session_id: str, *, option: int | None = None) -> Sequence[Artifact]:
         path = _path(session_id, f"artifacts{_query(option=option)}")
-        rows = (await self._server.request_json("GET", path))["artifacts"]
+        rows = (await self._request("GET", path))["artifacts"]
         return [Artifact(**{field.name: row[field.name] for field in fields(Artifact)}) for row in rows]
 
     async def option_numbers(self, session_id: str) -> Sequence[int]:
-        rows = (await self._server.request_json("GET", _path(session_id, "options")))["options"]
+        rows = (await self._request("GET", _path(session_id, "options")))["options"]
         return [row["number"] for row in rows]
 
     async def read_attachment(self, session_id: str, digest: str) -> bytes:
-        async with self._server.stream("GET", _path(session_id, f"attachments/{digest}")) as chunks:
+        async with self._get(_path(session_id, f"attachments/{digest}")) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
     async def read_artifact(
         self, session_id: str, path: str, revision: int | None = None, *, option: int | None = None
     ) -> bytes:
         query = _query(revision=revision, option=option)
-        async with self._server.stream("GET", _path(session_id, f"artifacts/{quote(path)}{query}")) as chunks:
+        async with self._get(_path(session_id, f"artifacts/{quote(path)}{query}")) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 
     async def resolve_model(self, name: str | None) -> ResolvedModel:
-        (model,) = (await self._server.request_json("GET", f"/api/models?{urlencode({'name': name or ''})}"))["models"]
+        (model,) = (await self._request("GET", f"/api/models?{urlencode({'name': name or ''})}"))["models"]
         return ResolvedModel(model["id"], model["context_window"])
 
     async def models(self) -> Sequence[str]:
-        return [row["id"] for row in (await self._server.request_json("GET", "/api/models?available=true"))["models"]]
+        return [row["id"] for row in (await self._request("GET", "/api/models?available=true"))["models"]]
 
     async def tools(self) -> Sequence[tuple[str, str]]:
-        rows = (await self._server.request_json("GET", "/api/tools"))["tools"]
+        rows = (await self._request("GET", "/api/tools"))["tools"]
         return [(row["name"], row["description"]) for row in rows]
 
     async def aclose(self) -> None:
@@ -279,6 +313,32 @@ class RemoteClient:
         await connection.aclose()
         path = _path(session_id, "events") + ("" if cursor is None else f"?{urlencode({'cursor': cursor})}")
         return await connection.enter_async_context(self._server.stream("GET", path))
+
+    async def _request(self, method: Literal["GET", "PATCH", "DELETE"], path: str, body: Any = None) -> Any:
+        """Send an idempotent request, as `_repeat` does, and return the JSON."""
+        return await self._repeat(lambda: self._server.request_json(method, path, body))
+
+    @asynccontextmanager
+    async def _get(self, path: str) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """Yield the content at a path in chunks; the request is sent as that of `_request` is."""
+        async with AsyncExitStack() as connection:
+            yield await self._repeat(lambda: connection.enter_async_context(self._server.stream("GET", path)))
+
+    async def _repeat(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Send an idempotent request; send it again to the terminal that follows one that has ended, or this process.
+
+        Where many terminals end at once, the next one may end too before it answers.
+        """
+        began = monotonic()
+        while True:
+            try:
+                return await send()
+            except ServerUnreachable as exc:
+                is_ended_terminal = self._server.is_terminal and not isinstance(exc, ServerUnresponsive)
+                is_late = monotonic() - began > RETRY_LIMIT_SECONDS
+                if is_late or not is_ended_terminal or not await self.find_server():
+                    raise
+            await asyncio.sleep(_TERMINAL_RETRY_SECONDS)
 
     async def _request_with_retries(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
         """Send an idempotent request until the server accepts it."""
@@ -348,6 +408,14 @@ class _StreamEvent:
         if not isinstance(payload, StrayJson) and json.loads(payload)["type"] == "reset":
             raise RequestRejected("the server's log was replaced; `agx sessions list` shows its sessions", "reset")
         return None
+
+
+async def _log_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[Envelope]:
+    """Yield the events of an exported log."""
+    parser = LineParser(_NO_LIMIT)
+    async for chunk in chunks:
+        for line in parser.feed(chunk):
+            yield Envelope.parse(line)
 
 
 async def _stream_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_StreamEvent]:

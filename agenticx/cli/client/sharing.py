@@ -106,6 +106,7 @@ class SessionSharing:
         except (AgenticXError, ImportError) as exc:
             _log.error("the sessions cannot be shared with other terminals", reason=str(exc))
             self.stop_accepting()
+            self.remove()
 
     def stop_accepting(self) -> None:
         """Accept no more connections."""
@@ -119,6 +120,9 @@ class SessionSharing:
             listening.close()
         else:
             self._stop_serving()
+
+    def remove(self) -> None:
+        """Remove the socket; while it is there, others wait for this process, which is giving the database up."""
         with suppress(OSError):
             self.path.unlink()
 

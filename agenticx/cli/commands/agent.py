@@ -13,7 +13,7 @@ from agenticx.cli.options import current_folder
 from agenticx.config_files.named import NamedFile
 from agenticx.core.agent_files import AgentConfig, AgentFiles, agent_item, with_model_problems
 from agenticx.llms.model_cache import NamedModels
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import load_settings
 from agenticx.tools.visible import visible_line
 
@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
     """Run `agx agent list` and return its exit code."""
     settings = load_settings(project=current_folder())
     available = make_toolbox(None, settings).names
-    with using_shared_place(settings):
+    with using_shared_state(settings):
         found = with_model_problems(AgentFiles(settings.home).list_all(), NamedModels(settings).get)
     for agent in found:
         print(

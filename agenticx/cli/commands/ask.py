@@ -14,8 +14,8 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.commands.message_input import read_task
 from agenticx.cli.commands.vault import ask_about_embeddings
 from agenticx.cli.options import add_turn_options
-from agenticx.cli.terminal.conversation import open_conversation
 from agenticx.cli.terminal.event_text import Note, citation_line, citation_note
+from agenticx.cli.terminal.opening import open_conversation
 from agenticx.cli.terminal.output import Output, OutputWrapper, output_for
 from agenticx.errors import SettingsError
 from agenticx.knowledge import UnknownVault, VaultRecord, Vaults

@@ -6,29 +6,23 @@ import asyncio
 import codecs
 import io
 import os
-import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Coroutine
-from contextlib import closing
-from functools import partial
-from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
-from agenticx.cli.client.handover import HandoverListener
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.commands.chat_commands import Chat
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS
-from agenticx.cli.exit_codes import DONE, STOPPED
+from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import ANSWERS, add_turn_options
-from agenticx.cli.terminal.conversation import open_conversation
-from agenticx.cli.terminal.event_text import Note, user_message_note
-from agenticx.cli.terminal.keyboard import ChatKeyboard
+from agenticx.cli.terminal.margin import terminal_is_dumb
+from agenticx.cli.terminal.opening import open_conversation
 from agenticx.cli.terminal.output import FallbackOutput, Output, output_for
+from agenticx.cli.terminal.prompt_screen import PromptScreen
 from agenticx.cli.terminal.reasoning_output import ReasoningOutput
-from agenticx.cli.terminal.status_line import StatusLine, StatusOutput
-from agenticx.cli.terminal.terminal_output import terminal_is_dumb
-from agenticx.cli.terminal.turns import termination_signals
+from agenticx.cli.terminal.status_line import StatusOutput
+from agenticx.cli.terminal.terminal_output import TerminalOutput
+from agenticx.cli.terminal.termination import TerminationSignals
 from agenticx.core.agent_files import AgentFiles
 
 __all__ = ["configure", "run"]
@@ -43,15 +37,18 @@ rendered as Markdown. The line above the prompt has model, mode, tokens, cost an
 running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an image, PDF or text file with the next
 message; /rewind takes your last message back, with what its turn changed in files. /vault, /chat and /agent before a
 message choose its mode: from your notes, from general knowledge, or work with tools. @PATH in a message sends that file
-with it; !COMMAND runs a command of yours, whose output the model gets with the next message. The model gets the
-AGENTS.md of the folder, and of the folders above it in its repository; the first lines name them.
+of the folder with it, one that usually holds keys or passwords after a yes; !COMMAND runs a command of yours, whose
+output the model gets with the next message. The model gets the AGENTS.md of the folder, and of the folders above it in
+its repository; the first lines name them.
 
 A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
 process was killed is asked again. `agx serve` takes the sessions over from a chat between two turns, and the chat goes
 on through it, or by itself once the server has ended. Several chats share the sessions: the first one runs the turns of
-the others, each of which asks its own questions, and when it ends, the next one does. What another terminal or the page
-said in the same session is shown before the prompt, once.
+the others, with their own models and keys, each of which asks its own questions, and when it ends, the next one does. A
+turn that another terminal or the page runs in the same session appears above the prompt as it runs; its question takes
+the place of the prompt once you pause typing, is answered at either, and Ctrl-C leaves it to the other. /stop ends such
+a turn.
 
 From a pipe each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than
 the command line does, and /attach is refused.
@@ -80,7 +77,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run `agx chat` and return its exit code."""
     is_typed = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
-    output = StatusOutput(_chat_output() if is_typed else output_for())
+    screen = PromptScreen()
+    output = StatusOutput(_chat_output(screen) if is_typed else output_for())
     with open_conversation(arguments, output, restart_seconds=_RESTART_SECONDS) as conversation:
         if arguments.agent is not None and not isinstance(conversation.client, RemoteClient):
             AgentFiles(conversation.home).read(arguments.agent)  # a server may have others; the first message checks it
@@ -88,10 +86,13 @@ def run(arguments: Namespace) -> int:
             conversation.run(conversation.client.resolve_model(conversation.model_name))
         chat = Chat(conversation, output)
         if is_typed:
-            _run_typed(chat, output, " ".join(arguments.message), was_mode_given=arguments.permission_mode is not None)
+            was_mode_given = arguments.permission_mode is not None
+            from agenticx.cli.commands.typed_chat import TypedChat  # prompt_toolkit takes 0.1 s
+
+            TypedChat(chat, output, screen).run(" ".join(arguments.message), was_mode_given=was_mode_given)
             return DONE
         chat.widest_mode = conversation.turn_mode
-        with _TerminationSignals() as leaving:
+        with TerminationSignals() as leaving:
             if arguments.message and not chat.handle_line(" ".join(arguments.message)):
                 return chat.last_code
             lines = _PipedLines()
@@ -101,102 +102,15 @@ def run(arguments: Namespace) -> int:
         return chat.last_code
 
 
-def _chat_output() -> Output:
+def _chat_output(screen: PromptScreen) -> Output:
     """Return the output of a chat that is typed: rendered Markdown if the terminal can show it."""
-    if not (sys.stdout.isatty() and sys.stderr.isatty()) or terminal_is_dumb():
+    if not sys.stderr.isatty():
         return output_for()
+    if not sys.stdout.isatty() or terminal_is_dumb():
+        return FallbackOutput(TerminalOutput(screen.out, screen.err), screen.out, screen.err)
     from agenticx.cli.terminal.markdown_output import MarkdownOutput  # rich takes 0.05 s
 
-    return FallbackOutput(ReasoningOutput(MarkdownOutput()))
-
-
-def _run_typed(chat: Chat, output: StatusOutput, message: str, *, was_mode_given: bool) -> None:
-    """Run a chat at a terminal until Ctrl-D, from this first message on if it is not empty."""
-    from agenticx.cli.commands.chat_suggestions import ChatSuggestions
-    from agenticx.cli.terminal.line_editor import LineCancelled, LineEditor  # prompt_toolkit takes 0.1 s
-
-    conversation = chat.conversation
-    suggestions = ChatSuggestions(conversation, chat.command_names)
-    status = StatusLine(conversation, output)
-    editor = LineEditor(conversation.home / "chat_history", suggestions.suggest, suggestions.prepare, status.text)
-    listener = HandoverListener(conversation.home, conversation.wait_until_idle, conversation.hand_over)
-    with ChatKeyboard() as keyboard, _TerminationSignals() as leaving, closing(listener):
-        conversation.keyboard = keyboard
-
-        async def edit_text(text: str) -> str | None:
-            output.show_note(Note("edit the arguments: Enter submits them, Alt-Enter begins a line, Ctrl-C cancels"))
-            try:
-                return await editor.edit(text)
-            except (LineCancelled, EOFError):
-                return None
-
-        async def read_message() -> str:
-            await conversation.show_turns_elsewhere()
-            await status.refresh()
-            conversation.at_prompt.set()
-            return await editor.read(keyboard.take())
-
-        conversation.edit_text = edit_text
-        chat.wait_for_answer = partial(leaving.wait_for, conversation.runner)
-        chat.print_greeting(was_mode_given=was_mode_given)
-        if conversation.client.persistent:  # through a server too: the chat owns the sessions once that ends
-            conversation.run(listener.start())
-        if message:
-            output.show_note(user_message_note(message))
-        while not message or chat.handle_line(message):
-            message = ""
-            try:
-                line = leaving.wait_for(conversation.runner, read_message())
-            except LineCancelled:
-                output.show_note(Note("(Ctrl-D or /quit exits)"))
-                continue
-            except EOFError:
-                break
-            finally:
-                conversation.at_prompt.clear()
-            if not chat.handle_line(line):
-                break
-    chat.print_resume_hint()
-
-
-class _TerminationSignals:
-    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a message."""
-
-    def __init__(self) -> None:
-        self._received = False
-        self._prompt: asyncio.Task[Any] | None = None
-        self._previous: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        numbers = [number for number in termination_signals() if number != signal.SIGINT]
-        self._previous = {number: signal.signal(number, self._on_signal) for number in numbers}
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler or signal.SIG_DFL)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._received = True
-        if self._prompt is not None:
-            self._prompt.get_loop().call_soon_threadsafe(self._prompt.cancel)
-
-    def wait_for(self, runner: asyncio.Runner, prompt: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `prompt`; raise SystemExit once a signal was received."""
-
-        async def cancellable() -> T:
-            self._prompt = asyncio.current_task()
-            if self._received:
-                prompt.close()
-                raise asyncio.CancelledError
-            return await prompt
-
-        try:
-            return runner.run(cancellable())
-        except asyncio.CancelledError:
-            raise SystemExit(STOPPED) from None
-        finally:
-            self._prompt = None
+    return FallbackOutput(ReasoningOutput(MarkdownOutput(screen)), screen.out, screen.err)
 
 
 class _PipedLines:

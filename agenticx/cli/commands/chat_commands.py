@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from agenticx.cli.client.base import DEFAULT_OPTIONS, RewindReport, SessionInfo, TurnMode, TurnOptions
+from agenticx.cli.client.base import DEFAULT_OPTIONS, RewindReport, ServerLost, SessionInfo, TurnMode, TurnOptions
 from agenticx.cli.client.session_lookup import find_session
-from agenticx.cli.commands.message_input import PendingAttachments, validate_prompt
+from agenticx.cli.commands.message_input import PendingAttachments, describe_attachment, validate_prompt
 from agenticx.cli.commands.rewinding import COMPACT, rewind_last_message, rewind_messages
 from agenticx.cli.commands.session_changes import checked_name
 from agenticx.cli.exit_codes import DONE, FAILED
@@ -26,20 +27,24 @@ from agenticx.cli.terminal.turns import OutputFailed
 from agenticx.cli.terminal.turns_elsewhere import TurnsElsewhere
 from agenticx.cli.terminal.usage_report import usage_to_text
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound
-from agenticx.foreign_text import MATERIAL, frame_text
+from agenticx.knowledge.registry import VaultRegistry
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.similar_names import similar_name
 from agenticx.teams.configured.files import TeamFiles
+from agenticx.tools.command_output import HeadTailBuffer
 from agenticx.tools.visible import visible, visible_line, visible_path
+from agenticx.untrusted_text import MATERIAL, frame_text
 
 __all__ = ["Chat"]
 
 _MAX_LISTED = 10
 _MAX_NUMBER_DIGITS = 6
-_MAX_SHELL_CHARS = 30_000
+_SHELL_BYTES = 15_000
+"""The beginning and the end of a command's output that the model gets, each."""
 _MAX_MODELS = 40
 
+_BUSY = "a turn of another window runs in this session: /stop ends it, /open last shows it here"
 _FORCED_MODE = re.compile(r"/(?:(?P<mode>vault|chat)\s+|agent\s+(?=\S+\s+\S))(?P<message>\S.*)", re.DOTALL)
 """A message whose mode the user chooses; `/agent` with one word chooses the agent of that name."""
 
@@ -64,6 +69,10 @@ class Chat:
     """The commands that the user ran with `!` since the last message, each with its output."""
     rewind_undo: tuple[str, str | None] | None = None
     """The session that was rewound last, and the target of `/rewind undo`; None after a message."""
+    unsent: str = ""
+    """The line that was not sent, for example since a turn of another window runs; the next prompt begins with it."""
+    text_mentions: set[str] = field(default_factory=set[str])
+    """The words behind an @ of which the user was told that they name no file."""
     wait_for_answer: Callable[[Coroutine[Any, Any, bool]], bool] | None = None
     """Runs a question to the user; None from a pipe."""
 
@@ -99,6 +108,7 @@ class Chat:
 
     def handle_line(self, line: str) -> bool:
         """Process one line and return False if the chat should end; print an `AgenticXError` and continue."""
+        typed = line
         try:
             self.conversation.run(self.conversation.ensure_connected())
             if (forced := _FORCED_MODE.fullmatch(line)) is not None:
@@ -108,24 +118,48 @@ class Chat:
                 if not line.startswith("//"):
                     return self.run_command(line)
                 line = line[1:]
-            if line.startswith("!") and self.widest_mode is None:
+            if line.startswith("!") and "\n" not in line and self.widest_mode is None:
                 self._run_shell(line[1:].strip())
             elif line.strip():
                 self._send(line)
         except OutputFailed:
             raise
-        except SessionBusy as exc:
-            session = self.conversation.session
-            self._print_error(f"{exc}; /open {session.id if session else ''} shows it")
+        except (AttachmentRefused, SessionBusy) as exc:
+            self.unsent = typed
+            self._print_error(f"not sent: {exc}" if isinstance(exc, AttachmentRefused) else _BUSY)
         except SessionNotFound as exc:
             self._print_error(f"{exc}: it was deleted; /new starts another, /sessions lists the others")
         except AgenticXError as exc:
             self._print_error(str(exc))
+            self._show_turn_again(exc)
         return True
 
+    def _show_turn_again(self, error: AgenticXError) -> None:
+        """At a terminal, show the turn of a lost server again if it waits for the user; its question is asked again."""
+        if self.widest_mode is None and isinstance(error, ServerLost):
+            with suppress(AgenticXError):  # the next message reports it
+                self.conversation.run(self.conversation.show_turn_again())
+
     def _send(self, text: str, mode: TurnMode | None = None) -> None:
-        """Run a turn, in this mode instead of the one that its words suggest if one is given."""
-        self._run_turn(self.build_message(text), TurnOptions(mode=mode))
+        """Run a turn, in this mode instead of the one that its words suggest if one is given.
+
+        Without a vault of notes none is run in mode vault.
+        """
+        if mode == "vault" and not VaultRegistry(self.conversation.home).has_vaults():
+            self.last_code, self.unsent = FAILED, f"/vault {text}"
+            self._print_error("not sent: there is no vault of notes; `agx vault add PATH` adds one")
+            return
+        files, shell_runs = self.attachments.files, [*self.shell_runs]
+        try:
+            self._run_turn(self.build_message(text), TurnOptions(mode=mode))
+        except SessionBusy:
+            self.attachments.files, self.shell_runs = files, shell_runs
+            raise
+
+    def take_unsent(self) -> str:
+        """Return the line that waits for the next prompt, "" for none, and forget it."""
+        text, self.unsent = self.unsent, ""
+        return text
 
     def _run_turn(self, message: UserMessage, options: TurnOptions = DEFAULT_OPTIONS) -> None:
         self.last_code, self.rewind_undo = FAILED, None
@@ -139,11 +173,37 @@ class Chat:
         The output of commands that the user ran since the last message follows the text.
         """
         if self.widest_mode is None:
-            self.attachments.add_mentioned(text, self.conversation.workspace)
+            self._attach_mentioned(text)
         parts = [text, *(frame_text(f"output of `{command}`", output, MATERIAL) for command, output in self.shell_runs)]
         message = UserMessage(content=validate_prompt("\n\n".join(parts)), attachments=self.attachments.take())
         self.shell_runs.clear()
         return message
+
+    def _attach_mentioned(self, text: str) -> None:
+        """Attach the files that a message mentions, and print a line for each; raise `AttachmentRefused`."""
+        folder, private = self.conversation.workspace, [self.conversation.home]
+        report = self.attachments.add_mentioned(text, folder, private, self._allows_secret)
+        for file in report.files:
+            self._print(f"attached: {describe_attachment(file)}")
+        for word in report.words:
+            if word not in self.text_mentions:
+                is_folder = (folder / word).is_dir()
+                self._print(
+                    f"@{word} is a folder: its name is sent, not its files"
+                    if is_folder
+                    else f"@{word} is no file here and stays text; /attach FILE sends one of another folder"
+                )
+        self.text_mentions.update(report.words)
+
+    def _allows_secret(self, path: str) -> bool:
+        """Ask the user whether to attach a file that usually holds keys or passwords."""
+        if self.wait_for_answer is None:
+            return False
+        self._print_warning(f"{path} usually holds keys or passwords, which the model's provider would see")
+        try:
+            return self.wait_for_answer(self.conversation.ask_yes_or_no("Attach it?"))
+        except KeyboardInterrupt:
+            return False
 
     def _run_shell(self, command: str) -> None:
         """Run a command of the user in the folder of the session; the model reads its output with the next message."""
@@ -151,18 +211,13 @@ class Chat:
             self._print("!COMMAND runs a command of yours; the model gets its output with your next message")
             return
         try:
-            code, output = self.conversation.run(_run_command(command, self.conversation.workspace))
+            code, output = self.conversation.run(_run_command(command, self.conversation.workspace, self._print))
         except KeyboardInterrupt:
             self._print_warning("the command was stopped")
             return
-        shown = output.decode(errors="replace")
-        if len(shown) > _MAX_SHELL_CHARS:
-            shown = f"{shown[: _MAX_SHELL_CHARS // 2]}\n… cut …\n{shown[-_MAX_SHELL_CHARS // 2 :]}"
-        if shown.strip():
-            self._print(shown.rstrip("\n"))
         if code:
             self._print_warning(f"exit code {code}")
-        self.shell_runs.append((command, f"{shown}\nexit code {code}"))
+        self.shell_runs.append((command, f"{output}\nexit code {code}"))
 
     def run_command(self, line: str) -> bool:
         """Run a slash command and return False if the chat should end."""
@@ -236,7 +291,7 @@ class Chat:
             "/stop          stop the running turn (Ctrl-C)\n"
             "/quit          exit (Ctrl-D)\n"
             "!COMMAND       run a command of yours here; the model gets its output with your next message\n"
-            "@PATH          in a message: send that file with it\n"
+            '@PATH          in a message: send that file with it; @"PATH" if it has blanks\n'
             "//text         a message of one line that begins with a slash"
         )
 
@@ -253,11 +308,16 @@ class Chat:
         self._print(self.attachments.describe())
 
     def _detach(self, _: str) -> None:
-        self.attachments.take()
-        self._print(self.attachments.describe())
+        removed = self.attachments.take()
+        self._print("no file is attached any more" if removed else "no file was attached")
 
     def _stop(self, _: str) -> None:
-        self._print("no turn is running; while one runs, Ctrl-C stops it")
+        conversation, session = self.conversation, self.conversation.session
+        if session is None or conversation.run(conversation.client.get(session.id)).running_turn_id is None:
+            self._print("no turn is running; while one runs, Ctrl-C stops it")
+            return
+        conversation.run(conversation.client.stop(session.id))
+        self._print("the turn of the other window stops")
 
     def _mode(self, word: str) -> None:
         if word:
@@ -304,7 +364,7 @@ class Chat:
         conversation = self.conversation
         if spec:
             spec = conversation.full_model_name(spec)
-            conversation.run(conversation.client.resolve_model(spec))
+            conversation.run(conversation.check_model(spec))
             conversation.run(conversation.change(model=spec))
             conversation.model = None
         current = conversation.run(conversation.client.resolve_model(conversation.model_name)).name
@@ -503,8 +563,11 @@ class Chat:
         self.output.show_note(Note(visible(text), "bad"))
 
 
-async def _run_command(command: str, folder: Path) -> tuple[int, bytes]:
-    """Run a shell command without input, and return its exit code and output; cancelling the call ends it."""
+async def _run_command(command: str, folder: Path, show: Callable[[str], None]) -> tuple[int, str]:
+    """Run a shell command without input, show its lines as they come, and return its exit code and output.
+
+    Of a long output the middle is left out. Cancelling the call ends the command.
+    """
     process = await asyncio.create_subprocess_shell(
         command,
         cwd=folder,
@@ -512,10 +575,20 @@ async def _run_command(command: str, folder: Path) -> tuple[int, bytes]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
+    assert process.stdout is not None
+    output, decoder, line = HeadTailBuffer(_SHELL_BYTES, _SHELL_BYTES), getincrementaldecoder("utf-8")("replace"), ""
     try:
-        output, _ = await process.communicate()
+        while chunk := await process.stdout.read(_SHELL_BYTES):
+            output.add(chunk)
+            whole, newline, line = (line + decoder.decode(chunk)).rpartition("\n")
+            if newline or len(line) > _SHELL_BYTES:
+                show(whole if newline else line)
+                line = line if newline else ""
+        code = await process.wait()
     except asyncio.CancelledError:
         with suppress(ProcessLookupError):
             process.kill()
         raise
-    return process.returncode or 0, output
+    if line:
+        show(line)
+    return code, output.text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -29,6 +30,7 @@ _MAX_SUGGESTIONS = 200
 _MAX_SESSIONS = 30
 _MAX_MESSAGES = 30
 _NAME_CHARS = 40
+_MENTION = re.compile(r'(?<!\S)@(?:"(?P<quoted>[^"\n]*)|(?P<plain>[^\s"]*))$')
 
 
 class ChatSuggestions:
@@ -85,7 +87,9 @@ class ChatSuggestions:
     def suggest(self, before: str) -> Iterator[Suggestion]:
         """Yield the completions of the text before the cursor; each replaces its last part."""
         word, space, rest = before.partition(" ")
-        if not before.startswith("/") or before.startswith("//") or "\n" in before:
+        if (mention := _MENTION.search(before)) is not None and not _is_command(before):
+            yield from _mentions(mention["quoted"] or mention["plain"] or "", mention[0], self._conversation.workspace)
+        elif not _is_command(before):
             yield from _paths(before[_start_of_word(before) :], self._conversation.workspace)
         elif not space:
             yield from _matching((f"/{command}" for command in self._commands), word)
@@ -153,6 +157,20 @@ def _paths(typed: str, folder: Path) -> Iterator[Suggestion]:
         return
     for name, is_folder in sorted(found)[:_MAX_SUGGESTIONS]:
         yield Suggestion(name + "/" * is_folder, len(beginning))
+
+
+def _mentions(typed: str, mention: str, folder: Path) -> Iterator[Suggestion]:
+    """Yield the completions of a mention such as `@src/a` or `@"src/a`: quoted from the `@` on if a path has blanks."""
+    for found in _paths(typed, folder):
+        path = typed[: len(typed) - found.replaced] + found.text
+        if '"' in mention or " " in path:
+            yield Suggestion(f'@"{path}' + '"' * (not path.endswith("/")), len(mention), found.text)
+        else:
+            yield found
+
+
+def _is_command(text: str) -> bool:
+    return text.startswith("/") and not text.startswith("//") and "\n" not in text
 
 
 def _matching(candidates: Iterator[str] | Sequence[str], typed: str) -> Iterator[Suggestion]:

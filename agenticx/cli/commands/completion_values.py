@@ -68,10 +68,10 @@ def _names_of_files(kind: str) -> Sequence[str]:
 
 def _rules() -> Sequence[str]:
     from agenticx.permissions.rule_stores import open_rules
-    from agenticx.sessions.store.factory import using_shared_place
+    from agenticx.sessions.store.factory import using_shared_state
 
     settings = load_settings()
-    with using_shared_place(settings, only_reads=True) as shared:
+    with using_shared_state(settings, only_reads=True) as shared:
         return [rule.id for rule in open_rules(settings.home, shared).list()]
 
 

@@ -21,10 +21,13 @@ from agenticx import __version__
 from agenticx.cli.client.discovery import server_with_pid
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools, known_tools
+from agenticx.credentials.provider_keys import ProviderKey
+from agenticx.credentials.server_token import read_token, token_path
 from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.home_permissions import check_home, check_mode
-from agenticx.llms.catalog.key_check import KeyCheck, check_key
-from agenticx.llms.catalog.resolve import (
+from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
+from agenticx.llms.providers.key_check import KeyCheck, check_key
+from agenticx.llms.providers.resolve import (
     ModelInfo,
     default_model_spec,
     find_model_facts,
@@ -32,13 +35,12 @@ from agenticx.llms.catalog.resolve import (
     list_models,
     resolve_wire,
 )
-from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
 from agenticx.permissions.advice import advise_all
 from agenticx.permissions.rule_stores import FileRules, refuse_unused_file
 from agenticx.permissions.trusted_files import TrustUnusable, open_trust
-from agenticx.provider_keys import ProviderKey
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.sandbox.options import sandbox_options
 from agenticx.sandbox.probe import find_sandbox
 from agenticx.sessions.store.factory import (
@@ -46,11 +48,10 @@ from agenticx.sessions.store.factory import (
     database_path,
     probe_store_owner,
     read_workers,
-    using_shared_place,
+    using_shared_state,
 )
 from agenticx.sessions.store.workers import describe_workers
 from agenticx.settings import Settings, load_settings, provider_setting
-from agenticx.token_file import read_token, token_path
 from agenticx.tools.agents_files import find_agents_files
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line
@@ -64,6 +65,7 @@ CheckResult = tuple[str, Literal["ok", "note"]]
 
 _SHOWN_RULES = 5
 _RESPONSE_TIMEOUT = 5.0  # seconds
+_TRIED_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ def _check_instructions(settings: Settings) -> Iterator[Finding]:
     files, trusted = find_agents_files(current_folder(), settings.private_paths), set[str]()
     try:
         if any(file.reason is None for file in files):
-            with using_shared_place(settings, only_reads=True) as shared:
+            with using_shared_state(settings, only_reads=True) as shared:
                 if shared is not None or not settings.postgres_urls:  # an empty database has nothing that is trusted
                     trusted = set(open_trust(settings.home, shared).list())
     except (SettingsError, StoreError, TrustUnusable) as exc:
@@ -215,10 +217,12 @@ def _check_home(path: Path) -> Finding:
         repair = f"chmod 700 {quote(str(path))}"
         return Finding("home", f"{str(path)!r} has mode {mode:04o}, so {who} has access to it: {repair}", "problem")
     try:
-        with tempfile.TemporaryFile(dir=path):
+        with tempfile.TemporaryFile(dir=path, buffering=0) as file:
+            file.write(bytes(_TRIED_BYTES))  # on a full disk a file can be created, but not written
             return Finding("home", f"{path} (mode {mode:04o})")
     except OSError as exc:
-        return Finding("home", f"AGX_HOME is {str(path)!r}, in which nothing can be written: {exc.strerror}", "problem")
+        reason = exhausted_error(exc) or exc.strerror
+        return Finding("home", f"AGX_HOME is {str(path)!r}, in which nothing can be written: {reason}", "problem")
 
 
 def _check_creation(path: Path) -> Finding:
@@ -327,7 +331,7 @@ def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
     """Check keys, local model servers, the models in use, and describe what each model can do."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(using_shared_place(settings, only_reads=True))
+            stack.enter_context(using_shared_state(settings, only_reads=True))
         except (SettingsError, StoreError) as exc:
             yield Finding("keys", str(exc), "problem")
             return

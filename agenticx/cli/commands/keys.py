@@ -12,8 +12,10 @@ from pathlib import Path
 
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.cli.options import configure_terminal_logging
+from agenticx.credentials.provider_keys import InvalidKey, key_store
+from agenticx.credentials.secret_key import read_secret_key
 from agenticx.errors import SettingsError
-from agenticx.llms.catalog.keys import (
+from agenticx.llms.providers.keys import (
     KeyInEnvironment,
     NoStoredKey,
     find_provider,
@@ -22,11 +24,9 @@ from agenticx.llms.catalog.keys import (
     remove_key,
     store_key,
 )
-from agenticx.provider_keys import InvalidKey, key_store
-from agenticx.secret_key import read_secret_key
-from agenticx.sessions.store.factory import read_workers, using_shared_place
+from agenticx.sessions.store.factory import read_workers, using_shared_state
 from agenticx.settings import Settings, load_settings
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 
 __all__ = ["configure", "run"]
 
@@ -84,7 +84,7 @@ def run(arguments: Namespace) -> int:
     """Run `agx keys` and return its exit code."""
     settings = load_settings()
     configure_terminal_logging(settings)
-    with using_shared_place(settings) as shared:
+    with using_shared_state(settings) as shared:
         match arguments.action:
             case None:
                 _list(as_json=False)
@@ -137,7 +137,7 @@ def _remove(name: str) -> int:
     return DONE
 
 
-def _rotate_secret(settings: Settings, shared: SharedPlace | None, path: Path) -> int:
+def _rotate_secret(settings: Settings, shared: SharedState | None, path: Path) -> int:
     if shared is None:
         return _report("AGX_STORE_URL names no PostgreSQL database, and only workers of one share a secret", FAILED)
     secret = read_secret_key(path, "the argument")

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from agenticx.cli.exit_codes import DONE
 from agenticx.knowledge.memory import Memory, MemoryEntry, UserMemory
 from agenticx.knowledge.shared_memory import SharedMemory
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import load_settings
 from agenticx.tools.visible import visible_path
 
@@ -46,7 +46,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run `agx memory` and return its exit code."""
     settings = load_settings()
-    with using_shared_place(settings) as shared:
+    with using_shared_state(settings) as shared:
         return _run(arguments, UserMemory(settings.home) if shared is None else SharedMemory(shared))
 
 

@@ -8,21 +8,25 @@ import select
 import shlex
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from agenticx.attachments import Attachment, check_attachments, load_attachment
 from agenticx.errors import AttachmentRefused, SettingsError, ToolError
-from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import clean_text
-from agenticx.tools.paths import resolve_as_shown
+from agenticx.tools.paths import WorkspacePath, resolve_as_shown
 from agenticx.tools.plurals import pluralize
+from agenticx.tools.secret_files import SecretFiles, is_private
+from agenticx.untrusted_text import MATERIAL, frame_text
 
 __all__ = [
     "MAX_PROMPT_CHARS",
+    "MentionReport",
     "PendingAttachments",
     "add_attach_option",
     "add_image_option",
+    "describe_attachment",
     "load_attachments",
     "read_prompt",
     "read_task",
@@ -99,44 +103,98 @@ def _find(path: Path) -> Path:
     return found if os.path.exists(found) else path
 
 
+@dataclass(frozen=True, slots=True)
+class MentionReport:
+    """The files that a message added as `@PATH`, and the words behind an @ that name no file and stay text."""
+
+    files: tuple[Attachment, ...]
+    words: tuple[str, ...]
+
+
 class PendingAttachments:
     """The attachments of the next message of a chat."""
 
     def __init__(self) -> None:
-        self._files: tuple[Attachment, ...] = ()
+        self.files: tuple[Attachment, ...] = ()
 
     def add(self, text: str) -> None:
         """Add the files that the user typed: one path, or several with shell quoting.
 
         Raise `AttachmentRefused` for a file that is not allowed; none is added then.
         """
-        files = (*self._files, *map(_load, _parse_paths(text)))
+        files = (*self.files, *map(_load, _parse_paths(text)))
         check_attachments(files)
-        self._files = files
+        self.files = files
 
-    def add_mentioned(self, text: str, folder: Path) -> None:
-        """Add the files that the user mentioned in a message as `@PATH`; a word that names none stays a word.
+    def add_mentioned(
+        self, text: str, folder: Path, private: Sequence[Path], allows_secret: Callable[[str], bool]
+    ) -> MentionReport:
+        """Add the files of `folder` that the user mentioned in a message as `@PATH` or `@"PATH"`, each once.
 
-        So does the name of a folder, whose files the model can list.
-
-        Raise `AttachmentRefused` as `add` does.
+        `allows_secret` is called with the path of each file that usually holds keys or passwords, or that lies in a
+        `private` folder. Raise `AttachmentRefused` if that returns False, for a path of no file, for one outside of
+        the folder and for a file that cannot be attached; none is added then.
         """
-        paths = [folder / Path(word).expanduser() for word in _MENTION.findall(text)]
-        files = (*self._files, *(_load(path) for path in paths if os.path.exists(path) and not path.is_dir()))
-        check_attachments(files)
-        self._files = files
+        added: dict[Path, Attachment] = {}
+        words: list[str] = []
+        for word in dict.fromkeys(quoted or plain for quoted, plain in _MENTION.findall(text)):
+            target = _find_mentioned(word, folder)
+            if target is None:
+                words.append(word)
+            elif target.path not in added:
+                is_secret = SecretFiles(target.root).hold(target) or is_private(target, private)
+                if is_secret and not allows_secret(target.shown):
+                    raise AttachmentRefused(f"{target.shown} is not attached")
+                added[target.path] = _load(target.path)
+        files = tuple(file for file in added.values() if file not in self.files)
+        check_attachments((*self.files, *files))
+        self.files = (*self.files, *files)
+        return MentionReport(files, tuple(words))
 
     def take(self) -> tuple[Attachment, ...]:
         """Return the attachments and clear the list."""
-        files, self._files = self._files, ()
+        files, self.files = self.files, ()
         return files
 
     def describe(self) -> str:
         """Return a line for the user that lists the attachments."""
-        if not self._files:
+        if not self.files:
             return "no file is attached; /attach FILE attaches one to your next message"
-        names = ", ".join(f"{file.name} ({file.media_type}, {pluralize(file.size, 'byte')})" for file in self._files)
-        return f"attached to your next message: {names}"
+        return f"attached to your next message: {', '.join(map(describe_attachment, self.files))}"
+
+
+def describe_attachment(file: Attachment) -> str:
+    """Return the name, media type and size of a file, for the user."""
+    return f"{file.name} ({file.media_type}, {pluralize(file.size, 'byte')})"
+
+
+def _find_mentioned(word: str, folder: Path) -> WorkspacePath | None:
+    """Return the file that a mention names, None for a folder or a word that is no path; raise `AttachmentRefused`."""
+    text = os.path.expanduser(word)
+    path = folder / text
+    if path.is_dir():
+        return None
+    try:
+        target = resolve_as_shown(text, folder, lambda _: False)
+    except ToolError as exc:
+        if not os.path.lexists(path) and not _is_path(word, folder):
+            return None
+        raise AttachmentRefused(f"@{word}: {exc}; /attach FILE takes any file") from exc
+    if os.path.lexists(target.path):
+        return target
+    if _is_path(word, folder):
+        raise AttachmentRefused(f"@{word}: there is no such file in {str(folder)!r}; without the @ it is text")
+    return None
+
+
+def _is_path(word: str, folder: Path) -> bool:
+    """Return whether a word that names no file was meant as a path, unlike `@ann` or `@types/node`."""
+    if _PATH.fullmatch(word) is None:
+        return False
+    first, slash, _ = word.partition("/")
+    return _EXTENSION.search(word) is not None or (
+        slash != "" and (first in ("", ".", "..", "~") or (folder / first).is_dir())
+    )
 
 
 def _parse_paths(text: str) -> list[Path]:
@@ -154,7 +212,9 @@ def _parse_paths(text: str) -> list[Path]:
     return [Path(word).expanduser() for word in words]
 
 
-_MENTION = re.compile(r"(?<!\S)@(\S*[^\s.,;:!?)])")
+_PATH = re.compile(r"[\w./~+-]+")
+_EXTENSION = re.compile(r"\w\.[A-Za-z0-9]{1,4}$")  # longer ones are attributes, as in `@app.route`
+_MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S*[^\s.,;:!?)]))')
 _PIPE_SECONDS = 3.0
 
 MAX_PROMPT_CHARS = 4_000_000

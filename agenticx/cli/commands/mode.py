@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
 from agenticx.cli.exit_codes import DONE
-from agenticx.core.modes import detect_mode
+from agenticx.core.prompt_modes import detect_mode
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools

@@ -15,7 +15,7 @@ from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError, SettingsError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, Reply, ReplyBuilder, UsageDelta
-from agenticx.llms.catalog.resolve import find_model_facts, is_offline, resolve_wire, served_model_name
+from agenticx.llms.providers.resolve import find_model_facts, is_offline, resolve_wire, served_model_name
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import ModelClocks

@@ -10,8 +10,8 @@ from typing import Any
 
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.options import current_folder
-from agenticx.llms.catalog.resolve import ModelInfo, list_models
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.llms.providers.resolve import ModelInfo, list_models
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import load_settings
 from agenticx.tools.visible import visible_line
 
@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run `agx models` and return its exit code."""
     settings = load_settings(project=current_folder())
-    with using_shared_place(settings):
+    with using_shared_state(settings):
         models = asyncio.run(list_models(settings, available_only=not arguments.all))
     if arguments.json:
         for model in models:

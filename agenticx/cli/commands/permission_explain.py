@@ -13,7 +13,7 @@ from agenticx.permissions.rule_stores import open_rules
 from agenticx.permissions.trusted_files import open_trust, read_instructions
 from agenticx.runtime.calls.explaining import explain_call
 from agenticx.sandbox.options import sandbox_options
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.tools.context import ToolContext
 from agenticx.tools.visible import visible_line
 
@@ -32,7 +32,7 @@ def explain(arguments: Namespace) -> int:
         hint = "; those of servers and applications are known only where they run" if "__" in arguments.tool else ""
         raise InvalidArguments(f"unknown tool {arguments.tool!r}; known tools: {', '.join(sorted(tools))}{hint}")
     given = parse_arguments(arguments.arguments)
-    with using_shared_place(settings, only_reads=True) as shared:
+    with using_shared_state(settings, only_reads=True) as shared:
         rules = open_rules(settings.home, shared).list()
         instructions = read_instructions(workspace, settings.private_paths, open_trust(settings.home, shared))
         context = ToolContext(

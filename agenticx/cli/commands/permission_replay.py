@@ -28,7 +28,7 @@ from agenticx.permissions.verdict import Decision, decide
 from agenticx.runtime.calls.explaining import describe_call
 from agenticx.runtime.events import EventType
 from agenticx.sandbox.options import sandbox_options
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Assessment, Tool
 from agenticx.tools.context import ToolContext
@@ -101,7 +101,7 @@ def replay(arguments: Namespace) -> int:
     folder = None if arguments.cwd is None else str(arguments.cwd.resolve())
     rule = parse_rule(words[0] if len(words) == 1 else shlex.join(words), workspace=folder)
     settings = load_settings()
-    with using_shared_place(settings, only_reads=True) as shared:
+    with using_shared_state(settings, only_reads=True) as shared:
         stored = open_rules(settings.home, shared).list()
     found = asyncio.run(_replay(rule, stored, settings, arguments.since or ""))
     if arguments.json:

@@ -22,7 +22,7 @@ from agenticx.permissions.advice import advise, holds_without_sandbox, is_about_
 from agenticx.permissions.rule_stores import IMPORTED_FILE, FileRules, RuleStore, open_rules, read_rule_file
 from agenticx.permissions.rules import Rule, RuleOrigin, parse_rule
 from agenticx.permissions.verdict import PermissionMode
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import load_settings
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line, visible_path
@@ -105,7 +105,7 @@ def run(arguments: Namespace) -> int:
 @contextmanager
 def _open_rules(*, only_reads: bool = False) -> Generator[RuleStore]:
     settings = load_settings()
-    with using_shared_place(settings, only_reads=only_reads) as shared:
+    with using_shared_state(settings, only_reads=only_reads) as shared:
         yield open_rules(settings.home, shared)
 
 

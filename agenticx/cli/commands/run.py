@@ -9,12 +9,12 @@ from agenticx.cli.client.base import TurnOptions
 from agenticx.cli.commands.message_input import add_attach_option, add_image_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options
-from agenticx.cli.terminal.conversation import open_conversation
 from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.opening import open_conversation
 from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SettingsError
-from agenticx.llms.catalog.addresses import with_address
-from agenticx.llms.catalog.resolve import served_model_name
+from agenticx.llms.providers.addresses import with_address
+from agenticx.llms.providers.resolve import served_model_name
 from agenticx.messages import UserMessage
 from agenticx.runtime.options import MAX_OPTIONS, MIN_OPTIONS, check_variants
 from agenticx.tools.visible import visible_line
@@ -27,7 +27,9 @@ the sessions, it runs the turn, in the folder of this terminal, and the page sho
 agx in another terminal that has the sessions. The answer goes to stdout; tool calls, questions and all else go to
 stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes, and the model is told that
 nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
-exits at once. Sub-agents that are still at work when the turn has ended go on at a server, else the command stops them.
+exits at once. While another terminal or the page runs a turn in the session, the task waits for its end, and Ctrl-C
+takes it back; it is not run if that turn is stopped, nor can it wait with --variants. Sub-agents that are still at work
+when the turn has ended go on at a server, else the command stops them.
 The model gets the AGENTS.md of the folder, and of the folders above it in its repository; stderr names them.
 With --variants the answer is a list of options, whose files `agx artifacts … --option N` has; the next message goes on
 with the first complete one, unless /pick N in `agx chat -c`, or the page, picks another.

@@ -16,8 +16,8 @@ from agenticx.cli.options import configure_terminal_logging
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.llms.assembly import resolve_model
-from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
+from agenticx.llms.providers.resolve import default_model_spec
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.owner import OwnedElsewhere

@@ -11,12 +11,13 @@ from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options, current_folder
-from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.terminal.conversation import TerminalConversation
+from agenticx.cli.terminal.opening import open_conversation
 from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.messages import UserMessage
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import load_settings
 from agenticx.teams.configured.build import with_problems
 from agenticx.teams.configured.files import ConfiguredTeam, TeamFiles, team_item
@@ -110,7 +111,7 @@ def run(arguments: Namespace) -> int:
 
 def _list(arguments: Namespace) -> int:
     settings = load_settings(project=current_folder())
-    with using_shared_place(settings):
+    with using_shared_state(settings):
         toolbox = make_toolbox(None, settings, configured_images(settings))
         found = with_problems(TeamFiles(settings.home).list_all(), NamedModels(settings).get, toolbox)
     for team in found:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.cli.options import current_folder
-from agenticx.foreign_text import decode_text
 from agenticx.permissions.trusted_files import TrustedFile, TrustStore, open_trust
-from agenticx.sessions.store.factory import using_shared_place
+from agenticx.sessions.store.factory import using_shared_state
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.agents_files import AgentsFile, find_agents_files
 from agenticx.tools.visible import visible_line, visible_path
+from agenticx.untrusted_text import decode_text
 
 __all__ = ["configure", "run"]
 
@@ -57,14 +58,15 @@ def run(arguments: Namespace) -> int:
     settings = load_settings(project=folder)
     if arguments.list and arguments.files:
         return _report("--list takes no FILE", USAGE)
-    with using_shared_place(settings) as shared:
+    with using_shared_state(settings) as shared:
         trust = open_trust(settings.home, shared)
         if arguments.list:
             return _list(trust)
-        files = _applying(folder, arguments.files, settings)
+        read_files = partial(_applying, folder, arguments.files, settings)
+        files = read_files()
         if not files:
             return _report("no AGENTS.md applies in this folder", DONE)
-        return _remove(trust, files) if arguments.remove else _trust(trust, files, yes=arguments.yes)
+        return _remove(trust, files) if arguments.remove else _trust(trust, files, read_files, yes=arguments.yes)
 
 
 def _applying(folder: Path, paths: Sequence[Path], settings: Settings) -> Mapping[Path, AgentsFile | None]:
@@ -109,7 +111,13 @@ def _short(file: TrustedFile) -> str:
     return file.sha256[:_SHOWN_DIGITS]
 
 
-def _trust(trust: TrustStore, files: Mapping[Path, AgentsFile | None], *, yes: bool) -> int:
+def _trust(
+    trust: TrustStore,
+    files: Mapping[Path, AgentsFile | None],
+    read_files: Callable[[], Mapping[Path, AgentsFile | None]],
+    *,
+    yes: bool,
+) -> int:
     trusted, results = trust.list(), list[int]()
     for path, file in files.items():
         name = visible_path(str(path))
@@ -125,7 +133,14 @@ def _trust(trust: TrustStore, files: Mapping[Path, AgentsFile | None], *, yes: b
                 return _report("nobody can be asked here; --yes trusts it without a question", USAGE)
             if answer:  # what was shown is trusted, whatever the file has by now
                 stored = trust.add(file.sha256, str(path))
-                results.append(_report(f"{name} is trusted from now on ({_short(stored)})", DONE))
+                now = read_files().get(path)
+                if now is not None and now.sha256 == file.sha256:
+                    results.append(_report(f"{name} is trusted from now on ({_short(stored)})", DONE))
+                else:
+                    changed = (
+                        f"has changed since: {_short(stored)}, which was shown, is trusted, what it has now is not"
+                    )
+                    results.append(_report(f"{name} {changed}; `agx trust` shows that", FAILED))
             else:
                 results.append(_report(f"{name} is not trusted", FAILED))
     return max(results)

@@ -8,7 +8,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,16 +36,24 @@ class EditFailed(AgenticXError):
 
 
 async def edit_arguments(
-    arguments: Mapping[str, Any], edit_text: EditText, *, draft: str | None = None
+    arguments: Mapping[str, Any],
+    edit_text: EditText,
+    *,
+    draft: str | None = None,
+    hold_log: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any] | None:
     """Return the arguments as the user edited them, None if they are unchanged or the user cancelled.
 
     They are edited as JSON, in the program that VISUAL or EDITOR names, else with `edit_text`; `draft` is the text of
-    an earlier edit that failed. Raises `EditFailed`.
+    an earlier edit that failed. The program runs within `hold_log`. Raises `EditFailed`.
     """
     text = draft or _escape_invisible(json.dumps(arguments, ensure_ascii=False, indent=2))
     program = provider_setting("VISUAL") or provider_setting("EDITOR")
-    edited = await (edit_text(text) if program is None else _edit_in_program(program, text))
+    if program is None:
+        edited = await edit_text(text)
+    else:
+        with hold_log():
+            edited = await _edit_in_program(program, text)
     if edited is None or not edited.strip():
         return None
     try:

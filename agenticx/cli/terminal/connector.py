@@ -27,14 +27,15 @@ from agenticx.cli.terminal.event_text import Note, Tone
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import StoreError
 from agenticx.llms.assembly import resolve_model
-from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
+from agenticx.llms.providers.resolve import default_model_spec, is_offline
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.hub.session_fields import WorkspaceGone, check_folder
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store, probe_store_owner
 from agenticx.sessions.store.owner import OwnedElsewhere
-from agenticx.settings import Settings
+from agenticx.settings import Settings, given_provider_variables
+from agenticx.threads import run_in_thread
 from agenticx.tools.visible import visible_line
 
 __all__ = ["SessionConnector", "requested_session"]
@@ -94,7 +95,7 @@ class SessionConnector:
             raise
         if isinstance(owner, ServerEndpoint):
             await _discard(sharing)
-            reject_local_options(self._arguments, owner.name)
+            reject_local_options(self._arguments, f"{owner.name} (process {owner.pid})")
             remote = self._remote_client(owner)
             return remote, await requested_session(remote, self._arguments, self._settings)
         try:
@@ -111,15 +112,45 @@ class SessionConnector:
             client.share(sharing)
         return client, session
 
-    def options_for(self, client: Client, options: SessionOptions) -> SessionOptions:
-        """Return the options of a new session with the AGX_MODEL of this process, as a server may have another."""
+    async def options_for(self, client: Client, options: SessionOptions, *, is_next: bool = True) -> SessionOptions:
+        """Return the options of a new session with the default model of this terminal, as a server may have another.
+
+        A note names it, or the server's if that is used and is another, but not AGX_MODEL. Unless the new session
+        `is_next`, the default model is left to the server.
+        """
         if not isinstance(client, RemoteClient) or options.agent is not None:  # an agent has a model of its own
             return options
-        return replace(options, model=options.model or self._settings.model)
+        model = options.model or self._settings.model
+        if model is None and is_next:
+            model = await self._default_model(client)
+        return replace(options, model=model)
+
+    async def _default_model(self, client: RemoteClient) -> str | None:
+        """Return the model that this terminal would use by itself if the server can use it, else None."""
+        model, reason = await run_in_thread(default_model_spec, self._settings, name="agx models")
+        server = client.server
+        if server.is_terminal and not is_offline(model):  # it gets the keys of this terminal
+            self._note_once(f"model: {model}, because {reason}", "quiet")
+            return model
+        served = (await client.resolve_model(None)).name
+        if served != model:
+            why = "" if is_offline(model) else f"; here it would be {model}, because {reason}"
+            self._note_once(f"model: {served}, the default of {server.name} (process {server.pid}){why}", "quiet")
+        return None
 
     def memory_client(self, error: Exception) -> Client:
         """Return a client that keeps sessions in memory, and show why."""
         return self._local_client(fallback_store(error, self._note_once), self._settings)
+
+    async def find_server(self) -> Client | None:
+        """Return the client of the server or terminal that has taken the sessions over, None if none has."""
+        pid = probe_store_owner(self._settings)
+        server = await server_with_pid(self._settings, pid) if pid else None
+        if server is None:
+            return None
+        if not server.is_terminal:
+            self._note(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
+        return self._remote_client(server)
 
     async def reconnect(self, session: SessionInfo | None, *, after_handover: bool) -> Client:
         """Return the client of the server or terminal that has taken the sessions over, or of the store if none has.
@@ -132,13 +163,9 @@ class SessionConnector:
         if after_handover:
             unowned_limit, limit = _HANDED_OVER_SECONDS, _TAKEOVER_SECONDS
         while loop.time() < min(unowned_since + unowned_limit, began + limit):
-            pid = probe_store_owner(self._settings)
-            server = await server_with_pid(self._settings, pid) if pid else None
-            if server is not None:
-                if not server.is_terminal:
-                    self._note(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
-                return self._remote_client(server)
-            if pid is not None:  # it is starting or ending
+            if (client := await self.find_server()) is not None:
+                return client
+            if probe_store_owner(self._settings) is not None:  # it is starting or ending
                 unowned_since = loop.time()
             await asyncio.sleep(_POLL_SECONDS)
         own = self._settings if session is None else self._settings.in_workspace(Path(session.record.workspace))
@@ -167,12 +194,10 @@ class SessionConnector:
         try:
             store = open_store(self._settings)
         except OwnedElsewhere:
-            await sharing.aclose()
+            await _discard(sharing)
             return None
         self.hosted_client = self._local_client(store, self._settings, names_default=False)
         self.hosted_client.share(sharing)
-        self._note("the terminal that ran the turns has ended; this one runs them now", "quiet")
-        self._output.repeat_request()
         return ServerEndpoint.of_terminal(sharing.path, os.getpid())
 
     async def aclose(self) -> None:
@@ -210,7 +235,7 @@ class SessionConnector:
 
         def default() -> str:
             spec, reason = default_model_spec(settings)
-            if names_default and not settings.model:
+            if names_default and not settings.model and not given_provider_variables():
                 self._note_once(f"model: {spec}, because {reason}", "quiet")
             return spec
 
@@ -237,6 +262,7 @@ class SessionConnector:
 async def _discard(sharing: SessionSharing | None) -> None:
     if sharing is not None:
         await sharing.aclose()
+        sharing.remove()
 
 
 async def requested_session(client: Client, arguments: Namespace, settings: Settings) -> SessionInfo | None:

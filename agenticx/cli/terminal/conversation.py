@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -18,13 +18,6 @@ from agenticx.cli.client.http import ServerUnreachable, ServerUnresponsive
 from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS, RemoteClient
 from agenticx.cli.client.session_lookup import remember_last_session
-from agenticx.cli.options import (
-    configure_terminal_logging,
-    enabled_tools,
-    model_of,
-    settings_for,
-    workspace_of,
-)
 from agenticx.cli.terminal.argument_editor import EditText
 from agenticx.cli.terminal.connector import SessionConnector
 from agenticx.cli.terminal.event_text import Note
@@ -35,35 +28,39 @@ from agenticx.cli.terminal.responders import (
     NullResponder,
     RequestResponder,
     TerminalResponder,
-    automatic_answer,
-    can_prompt,
     read_line,
 )
-from agenticx.cli.terminal.turns import show_turn
+from agenticx.cli.terminal.turns import MessageReturned, OutputFailed, show_turn
 from agenticx.cli.terminal.turns_elsewhere import TurnsElsewhere
-from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
-from agenticx.llms.catalog.addresses import allow_address, split_address, with_address
-from agenticx.llms.catalog.local_servers import fetch_model_names_at, read_model_names_at
-from agenticx.llms.catalog.resolve import is_offline, served_model_name
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError, StoreError
+from agenticx.llms.providers.addresses import split_address, with_address
+from agenticx.llms.providers.local_servers import fetch_model_names_at, read_model_names_at
+from agenticx.llms.providers.resolve import is_offline, served_model_name
 from agenticx.messages import UserMessage
 from agenticx.permissions.rules import Rule
 from agenticx.permissions.trusted_files import open_trust, read_instructions
 from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions.hub.session_fields import check_folder, check_model_name
-from agenticx.settings import Settings
+from agenticx.runtime.interrupts import cancel_and_wait
+from agenticx.sessions.hub.session_fields import check_folder
+from agenticx.similar_names import similar_name
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.visible import visible_line
 
-__all__ = ["TerminalConversation", "open_conversation"]
+__all__ = ["TerminalConversation", "unlisted_hint"]
 
 T = TypeVar("T")
 
 _WIDER_MODES = frozenset({"accept_edits", "auto"})
 """The modes that allow more without asking than mode default."""
 
+_MAX_LISTED_MODELS = 10
 _POLL_SECONDS = 0.1
+_FOLLOW_AGAIN_SECONDS = 0.5
+_AGAIN_SECONDS = 0.05
+_UNNOTED_SECONDS = 1.0
+"""The longest wait without a note that says so."""
 
 
 @dataclass(slots=True)
@@ -86,13 +83,21 @@ class TerminalConversation:
     keyboard: Keyboard = field(default_factory=LineKeyboard)
     edit_text: EditText | None = None
     """Lets the user edit a text; None if the terminal has no prompt for it."""
+    hold_log: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Keeps lines of the log off the screen while the user's editor is there."""
     keeps_mode: bool = True
     """False if turns of a continued session ask as in mode default: no user is there, and none chose its mode now."""
     continued_id: str | None = None
     """The id of the session that is continued, None for one that this process created."""
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while the user may type a message, so that nothing uses the client."""
+    """Set while the user may type a message; then only the turns of others are followed through the client."""
     is_handed_over: bool = False
+    free_terminal: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Takes the prompt off the screen for a request of a turn that another terminal or the page runs."""
+    queues_messages: bool = True
+    """True if a message waits while another turn runs in its session, False if it is refused then."""
+    _following: asyncio.Task[None] | None = None
+    """The task that uses the client while the user may type a message."""
     turns_elsewhere: TurnsElsewhere | None = None
     """The turns of others in the session that is shown; None before its first turn or its last one is shown."""
     may_fall_back: bool = False
@@ -172,6 +177,25 @@ class TerminalConversation:
             return name
         return with_address(served_model_name(name), address)
 
+    async def check_model(self, name: str) -> None:
+        """Raise an `AgenticXError` for a model that cannot be used, or that the server at its address does not list.
+
+        A note says so if that server gives no list.
+        """
+        await self.client.resolve_model(name)
+        spec, address = split_address(name)
+        if address is None:
+            return
+        try:
+            served = await run_in_thread(read_model_names_at, address, name="agx models")
+        except SettingsError as exc:
+            reason = str(exc).partition(";")[0]
+            self.output.show_note(Note(visible_line(f"the name could not be checked: {reason}", 2_000), "warning"))
+            return
+        model = spec.partition(":")[2]
+        if (hint := unlisted_hint(model, served)) is not None:
+            raise SettingsError(f"{address} has no model {model!r}: {hint}")
+
     def resume(self, session: SessionInfo) -> None:
         """Continue `session` with the next message; raise `WorkspaceGone` if its folder no longer exists."""
         check_folder(session.record)
@@ -200,14 +224,77 @@ class TerminalConversation:
 
         Return True if there are any.
         """
-        elsewhere, was_shown = self.turns_elsewhere, False
-        if self.is_handed_over or self.session is None or elsewhere is None or elsewhere.session_id != self.session.id:
+        elsewhere, was_shown = self._turns_elsewhere(), False
+        if self.is_handed_over or elsewhere is None:
             return False
         with suppress(AgenticXError):  # the next turn reports a lost server, or a deleted session
             was_shown = await elsewhere.show(self.client, self.output)
-            if elsewhere.is_record_old:
-                self.session, elsewhere.is_record_old = await self.client.get(self.session.id), False
+            await self._refresh_record(elsewhere)
         return was_shown
+
+    async def follow_turns_elsewhere(self, on_change: Callable[[], Awaitable[None]]) -> None:
+        """Show the turns of others in the session as they run and have their requests answered, until cancelled.
+
+        A server or terminal that takes the sessions over is used from then on. `on_change` is called when the session
+        has changed.
+        """
+        elsewhere = self._turns_elsewhere()
+        if elsewhere is None:
+            return
+        elsewhere.is_heading_due = True
+        while True:
+            self._following = asyncio.create_task(self._follow_or_find_server(elsewhere, on_change), name="agx follow")
+            try:
+                await asyncio.wait({self._following})
+            finally:
+                await cancel_and_wait(self._following)
+            if not self._following.cancelled():
+                try:
+                    self._following.result()
+                except SessionNotFound:  # the next message reports it
+                    return
+                except OutputFailed:
+                    raise
+                except AgenticXError:  # a server that is starting or ending
+                    pass
+            await asyncio.sleep(_FOLLOW_AGAIN_SECONDS)
+
+    async def _follow_or_find_server(self, elsewhere: TurnsElsewhere, on_change: Callable[[], Awaitable[None]]) -> None:
+        if self.is_handed_over:
+            if (client := await self.connector.find_server()) is not None:
+                await self._use(client)
+            return
+
+        async def note_change() -> None:
+            await self._refresh_record(elsewhere)
+            await on_change()
+
+        try:
+            await elsewhere.follow(self.client, self.output, self._responder_to_others(), note_change)
+        except ServerUnreachable:
+            if isinstance(self.client, RemoteClient):
+                await self.client.find_server()
+
+    def dismiss_requests(self) -> None:
+        """Ask the open requests of these turns no more here."""
+        self.output.prompts_closed()
+        if (elsewhere := self._turns_elsewhere()) is not None:
+            elsewhere.dismiss_requests()
+
+    def _turns_elsewhere(self) -> TurnsElsewhere | None:
+        """Return the turns of others in the session that is open, None before there is one."""
+        elsewhere = self.turns_elsewhere
+        return elsewhere if self.session and elsewhere and elsewhere.session_id == self.session.id else None
+
+    async def _refresh_record(self, elsewhere: TurnsElsewhere) -> None:
+        if elsewhere.is_record_old:
+            self.session, elsewhere.is_record_old = await self.client.get(elsewhere.session_id), False
+
+    def _responder_to_others(self) -> RequestResponder:
+        """Return the responder to requests of turns that others began; they have answers of their own for `--yes`."""
+        if self.client.confirms_by_policy or self.automatic_answer is not None:
+            return NullResponder()
+        return self._terminal_responder(free_terminal=self.free_terminal)
 
     async def hand_over(self) -> None:
         """Close the store, so that a server can become its owner; raise `HandoverRefused`."""
@@ -216,6 +303,8 @@ class TerminalConversation:
         if not self.connector.is_movable:
             raise HandoverRefused("it runs its turns with --max-tool-rounds; end it first")
         self.is_handed_over = True
+        if self._following is not None:
+            await cancel_and_wait(self._following)
         await self._close_clients()
 
     @property
@@ -223,8 +312,18 @@ class TerminalConversation:
         """True while the user may type a message and no turn of another terminal runs here."""
         return self.at_prompt.is_set() and not self._runs_turns_of_others()
 
-    async def wait_for_turns_of_others(self) -> None:
-        """Wait until no turn of another terminal runs here, except one that waits for its user and goes on there."""
+    async def close_after_turns_of_others(self) -> None:
+        """Close the client once no turn of another terminal runs here, except one that waits for its user.
+
+        Such a turn goes on there. Nothing is awaited between the check and the close, which lets no turn begin.
+        """
+        await self._wait_for_turns_of_others()
+        await self.aclose()
+
+    async def _wait_for_turns_of_others(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_UNNOTED_SECONDS):
+                await self._until(lambda: not self._runs_turns_of_others())
         if self._runs_turns_of_others():
             self.output.show_note(Note("waiting for the turn of another terminal to end; Ctrl-C stops it"))
             await self._until(lambda: not self._runs_turns_of_others())
@@ -255,13 +354,31 @@ class TerminalConversation:
         if not self.connector.is_movable:
             return
         if self.is_handed_over or (isinstance(self.client, RemoteClient) and not await self.client.find_server()):
-            self.client = await self.connector.reconnect(self.session, after_handover=self.is_handed_over)
-            self.new_session_options = self.connector.options_for(self.client, self.new_session_options)
-            self.is_handed_over = self.may_fall_back = False
+            await self._use(await self.connector.reconnect(self.session, after_handover=self.is_handed_over))
+
+    async def show_turn_again(self) -> None:
+        """After the loss of the server, go on without it, and show the session's turn again if it waits for the user.
+
+        Raises as `ensure_connected` does.
+        """
+        await self.ensure_connected()
+        if (elsewhere := self._turns_elsewhere()) is None:
+            return
+        position = await self.client.running_turn(elsewhere.session_id)
+        if position is not None:
+            elsewhere.show_again(position.turn_id)
+
+    async def _use(self, client: Client) -> None:
+        """Go on with the client that has the sessions now."""
+        self.client = client
+        self.is_handed_over = self.may_fall_back = False
+        is_next = self.session is None
+        self.new_session_options = await self.connector.options_for(client, self.new_session_options, is_next=is_next)
 
     async def aclose(self) -> None:
-        """Close the client."""
+        """Close the client, unless that has begun before."""
         if not self.is_handed_over:
+            self.is_handed_over = True
             await self._close_clients()
 
     async def note_stopped_subagents(self) -> None:
@@ -279,23 +396,34 @@ class TerminalConversation:
             self.session = await self.client.change(self.session.id, changes)
 
     async def _run_turn(self, message: UserMessage, options: TurnOptions) -> int:
+        while True:
+            try:
+                return await self._begin_and_show_turn(message, options)
+            except MessageReturned:  # sent again to the process that has the sessions now
+                await self.ensure_connected()
+
+    async def _begin_and_show_turn(self, message: UserMessage, options: TurnOptions) -> int:
         is_new, started = self.session is None, list[TurnPosition]()
+        if self.queues_messages and options.variants is None and not options.compact:
+            options = replace(options, when_busy="queue")
         # a server may have accepted the message before it ended: with the same id it is not run twice
         if isinstance(self.client, RemoteClient):
             options = replace(options, client_turn_id=uuid4().hex)
-        try:
-            return await self._start_and_show_turn(message, options, started)
-        except ServerUnreachable as exc:
-            if started or not self.connector.is_movable or isinstance(exc, ServerUnresponsive):
-                raise
-            await self.ensure_connected()
-            return await self._start_and_show_turn(message, options, started)
-        except StoreError as exc:
-            if not is_new or started or not self.may_fall_back:
-                raise
-            await self.client.aclose()
-            self.client, self.session, self.may_fall_back = self.connector.memory_client(exc), None, False
-            return await self._start_and_show_turn(message, options, started)
+        began = monotonic()
+        while True:
+            try:
+                return await self._start_and_show_turn(message, options, started)
+            except ServerUnreachable as exc:
+                is_late = monotonic() - began > RETRY_LIMIT_SECONDS
+                if started or is_late or not self.connector.is_movable or isinstance(exc, ServerUnresponsive):
+                    raise
+                await self.ensure_connected()  # the terminal that has the sessions now may be ending, too
+            except StoreError as exc:
+                if not is_new or started or not self.may_fall_back:
+                    raise
+                await self.client.aclose()
+                self.client, self.session, self.may_fall_back = self.connector.memory_client(exc), None, False
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _start_and_show_turn(
         self, message: UserMessage, options: TurnOptions, started: list[TurnPosition]
@@ -368,9 +496,11 @@ class TerminalConversation:
             return NullResponder()
         if self.automatic_answer is not None:
             return AutomaticResponder(self.client.answer, self.automatic_answer)
-        return TerminalResponder(
-            self.client.answer, self.output, self.keyboard, edit_text=self.edit_text or self._type_text
-        )
+        return self._terminal_responder()
+
+    def _terminal_responder(self, **options: Any) -> TerminalResponder:
+        options["edit_text"], options["hold_log"] = self.edit_text or self._type_text, self.hold_log
+        return TerminalResponder(self.client.answer, self.output, self.keyboard, **options)
 
     async def _type_text(self, text: str) -> str | None:
         """Show a text and return the line that the user types in its place."""
@@ -381,121 +511,11 @@ class TerminalConversation:
         return strip_paste_marks(line) or None
 
 
-@contextmanager
-def open_conversation(
-    arguments: Namespace, output: Output, *, restart_seconds: float = RETRY_LIMIT_SECONDS
-) -> Generator[TerminalConversation]:
-    """Yield the conversation that the options select, and close its client afterwards.
-
-    A turn of a server that has ended waits `restart_seconds` for the next server to continue it.
-    On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
-    """
-    with asyncio.Runner() as runner:
-        conversation = runner.run(_open(arguments, output, runner, restart_seconds))
-        try:
-            yield conversation
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            _close(runner, conversation)
-            raise
-        else:
-            try:
-                runner.run(conversation.note_stopped_subagents())
-            finally:
-                _close(runner, conversation)
-
-
-def _close(runner: asyncio.Runner, conversation: TerminalConversation) -> None:
-    with suppress(KeyboardInterrupt):
-        runner.run(conversation.wait_for_turns_of_others())
-    runner.run(conversation.aclose())
-
-
-async def _open(
-    arguments: Namespace, output: Output, runner: asyncio.Runner, restart_seconds: float
-) -> TerminalConversation:
-    workspace = workspace_of(arguments)
-    settings = settings_for(arguments, workspace)
-    configure_terminal_logging(settings)
-    enabled_tools(settings)  # raises for a name that no tool has
-    answer = automatic_answer(yes=arguments.yes)
-    options = SessionOptions(
-        workspace=str(workspace),
-        permission_mode=settings.permission_mode,
-        model=None if arguments.session is not None else await _requested_model(arguments, settings, output),
-        tools=settings.enabled_tools if arguments.agent is None else None,  # else the agent has its own
-        team=arguments.team,
-        agent=arguments.agent,
-    )
-    connector = SessionConnector(settings, arguments, output, automatic=answer, restart_seconds=restart_seconds)
-    client, session = await connector.open()
-    conversation = TerminalConversation(
-        runner,
-        client,
-        output,
-        settings.home,
-        connector.options_for(client, options),
-        connector,
-        automatic_answer=answer,
-        may_fall_back=isinstance(client, LocalClient),
-        keeps_mode=can_prompt() or arguments.yes or arguments.permission_mode is not None,
-    )
-    if session is not None:
-        await _resume(conversation, session, arguments, settings)
-    return conversation
-
-
-async def _requested_model(
-    arguments: Namespace, settings: Settings, output: Output, *, own_model: str | None = None
-) -> str | None:
-    """Return the model of --model, at the address of --base-url; None without these.
-
-    At an address it is the session's own model if none is named, else AGX_MODEL, else the first that the server lists.
-    Raise `SettingsError` if that is none, and for an address of an offline model.
-    """
-    base_url: str | None = arguments.base_url
-    name = model_of(arguments)
-    if base_url is None:
-        return name
-    if arguments.agent is not None and name is None:
-        raise SettingsError("--base-url with --agent needs the name of a model: add --model")
-    name = name or own_model or settings.model or await _served_model(base_url, output)
-    if is_offline(name):
-        raise SettingsError(f"--base-url cannot be used with {name}, which is offline; name a model with --model")
-    spec = with_address(served_model_name(name), base_url)
-    try:
-        check_model_name(spec)
-    except ValueError as exc:
-        raise SettingsError(f"--base-url {base_url[:100]!r}: {exc}") from exc
-    allow_address(settings.home, base_url)
-    return spec
-
-
-async def _served_model(base_url: str, output: Output) -> str:
-    """Return the first model that the server at that address lists; raise `SettingsError` if there is none."""
-    names = await run_in_thread(read_model_names_at, base_url, name="agx models")
-    if not names:
-        raise SettingsError(f"{base_url.rstrip('/')}/models lists no model for chats; name one with --model")
-    others = f", the first of {len(names)}" if len(names) > 1 else ""
-    output.show_note(Note(visible_line(f"model: openai-chat:{names[0]}{others} that {base_url} lists", 2_000)))
-    return f"openai-chat:{names[0]}"
-
-
-async def _resume(
-    conversation: TerminalConversation, session: SessionInfo, arguments: Namespace, settings: Settings
-) -> None:
-    """Continue an existing session with the given options; raise SettingsError if --cwd names another folder."""
-    folder, mode = Path(session.record.workspace), arguments.permission_mode
-    if arguments.cwd is not None and arguments.cwd.resolve() != folder:
-        raise SettingsError(
-            f"--cwd {str(arguments.cwd)!r}: session {session.id} works in {str(folder)!r}; without --cwd it goes on "
-            f"there, and `agx sessions move {session.id} FOLDER` moves it"
-        )
-    conversation.resume(session)
-    own_model = session.record.model
-    conversation.model = await _requested_model(arguments, settings, conversation.output, own_model=own_model)
-    if Path.cwd() != folder and arguments.cwd is None:
-        conversation.output.show_note(Note(visible_line(f"this session works in {folder}", 2_000)))
-    if mode is not None and (mode == "auto" or mode != session.record.permission_mode):
-        await conversation.change(permission_mode=mode)
+def unlisted_hint(model: str, served: Sequence[str]) -> str | None:
+    """Return what a server lists instead of a model, and which one may be meant; None if it lists that model."""
+    if model in served or f"{model}:latest" in served:
+        return None
+    similar = similar_name(model, served)
+    hint = "it lists no model for chats" if not served else f"it lists {', '.join(served[:_MAX_LISTED_MODELS])}"
+    more = f" and {len(served) - _MAX_LISTED_MODELS} more" if len(served) > _MAX_LISTED_MODELS else ""
+    return f"{hint}{more}" if similar is None else f"{hint}{more}; did you mean {similar!r}?"

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from agenticx.messages import MAIN_AGENT
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import OWNER_CLOSED, EventType
 from agenticx.runtime.user_requests.request_text import RequestLine, confirm_lines, describe_size, question_lines
+from agenticx.runtime.user_requests.requests import ASKED_ANEW
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible, visible_line, visible_path
 
@@ -139,6 +140,8 @@ def _tool_progress(data: Mapping[str, Any]) -> Note | None:
 
 
 def _confirm_response(data: Mapping[str, Any]) -> Note:
+    if data.get("reason") == ASKED_ANEW:
+        return Note(f"  {ASKED_ANEW}", "warning")
     word = "allowed" if data["approved"] else "denied"
     reason = f": {visible_line(data['reason'])}" if data.get("reason") else ""
     changed = data.get("arguments")
@@ -192,7 +195,8 @@ def retry_note(data: Mapping[str, Any], number: int) -> Note:
 
 def _error(data: Mapping[str, Any]) -> Note:
     if data["code"] == "stopped" and data["fatal"]:
-        return Note("the turn was stopped", "warning")
+        why = f": {OWNER_CLOSED}" if data["text"] == OWNER_CLOSED else ""
+        return Note(f"the turn was stopped{why}", "warning")
     word, tone = ("error", "bad") if data["fatal"] else ("warning", "warning")
     code, text = visible_line(data["code"], _NAME_CHARS), visible_line(data["text"], _SENTENCE_CHARS)
     return Note(f"{word} ({code}): {text}", tone)
@@ -298,9 +302,15 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.HANDOFF: _handoff,
     EventType.SPEAKER_SELECTED: _speaker_selected,
     EventType.STEERED: lambda data: user_message_note(data["text"]),
-    EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
+    EventType.HANDED_BACK: lambda data: Note(
+        f"{'removed' if data.get('removed') else 'returned unsent'}: {visible(data['input'])}", "warning"
+    ),
     EventType.SESSION_CHANGED: _session_changed,
-    EventType.COMPACTION: lambda data: Note(f"… {data['compacted_count']:d} earlier messages are now a summary"),
+    EventType.COMPACTION: lambda data: Note(
+        f"… {data['compacted_count']:d} earlier messages are now a summary"
+        if data["compacted_count"]
+        else "… long texts were shortened"
+    ),
     EventType.STALL: _stall,
     EventType.ERROR: _error,
     EventType.FINAL: _final,

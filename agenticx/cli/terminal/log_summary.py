@@ -73,6 +73,8 @@ class LogSummary:
 
     def _feed_returned(self, event: Envelope) -> None:
         if event.type == EventType.HANDED_BACK:
+            if event.data.get("removed"):  # the user does not want it
+                return
             self.returned.append({name: event.data[name] for name in ("message_id", "input")})
         elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
             text = event.data.get("input", event.data.get("text"))

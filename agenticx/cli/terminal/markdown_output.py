@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic
 
 from rich.console import Console
-from rich.segment import Segment, Segments
+from rich.segment import Segment
 
+from agenticx.cli.terminal.drawn_lines import DrawnLines, LinesAbovePrompt, LinesAtCursor, lines_with_margin
 from agenticx.cli.terminal.event_text import EventLike, Note
+from agenticx.cli.terminal.margin import MARGIN
 from agenticx.cli.terminal.markdown import Line, MarkdownBlock, render_markdown, top_level_blocks
+from agenticx.cli.terminal.prompt_screen import PromptScreen
 from agenticx.cli.terminal.terminal_output import TerminalOutput
 from agenticx.log_colors import visible_console
 from agenticx.logs import get_logger
@@ -52,18 +55,13 @@ class _Cut:
 
 
 class MarkdownStream:
-    """One message on the screen: its finished blocks are printed once, the unfinished last one is drawn again.
+    """One message on the screen: its finished blocks are printed once, the unfinished last one is drawn again."""
 
-    Only the end of an unfinished block that is higher than the screen is drawn; all of it is printed when it is
-    finished. Between two calls the cursor is at the end of the last line.
-    """
-
-    def __init__(self, console: Console, write: Callable[[str], None]) -> None:
+    def __init__(self, console: Console, lines: DrawnLines, *, has_margin: bool = False) -> None:
         self._console = console
-        self._write = write
+        self._lines = lines
+        self._has_margin = has_margin
         self._source = ""  # of the unfinished block
-        self._last_printed: list[Line] = []  # the line before the drawn ones, empty if there is none
-        self._drawn: list[Line] = []
         self._needs_gap = False  # whether an empty line comes before the unfinished block
 
     @property
@@ -86,6 +84,12 @@ class MarkdownStream:
                     offset = cut.offset
             self._show(printed, self._with_gap(self._source))
 
+    def _show(self, printed: list[Line], unfinished: list[Line]) -> None:
+        if self._has_margin:
+            columns = self._console.width - 1
+            printed, unfinished = lines_with_margin(printed, columns), lines_with_margin(unfinished, columns)
+        self._lines.show(printed, unfinished)
+
     def hold_word(self) -> str:
         """Remove the unfinished last word from the text and return it."""
         at = max(self._source.rfind(" "), self._source.rfind("\n")) + 1
@@ -99,9 +103,7 @@ class MarkdownStream:
         is_open = block is not None and _is_open_fence(block, self._source)
         with self._restored_on_failure():
             self._show(self._take(_Cut(len(self._source))), [])
-        if self._last_printed:
-            self._write("\n")
-            self._last_printed = []
+        self._lines.end()
         return f"{block.markup}{block.info}\n" if block is not None and is_open else ""
 
     @contextmanager
@@ -143,7 +145,8 @@ class MarkdownStream:
     def _render(self, text: str) -> list[Line]:
         """Return the lines of a block, without empty ones around it."""
         try:
-            lines = render_markdown(text, self._console, max(20, self._console.width - 1))
+            width = self._console.width - 1 - (len(MARGIN) if self._has_margin else 0)
+            lines = render_markdown(text, self._console, max(20, width))
         except RecursionError:  # too deeply nested
             lines = _plain_lines(text)
         while lines and not lines[0]:
@@ -152,58 +155,9 @@ class MarkdownStream:
             lines.pop()
         return lines
 
-    def _show(self, printed: Sequence[Line], unfinished: Sequence[Line]) -> None:
-        """Print lines for good and draw others after them, changing only what differs from the screen."""
-        width, height = max(1, self._console.width - 1), self._console.height
-        drawn = [tuple(Segment.adjust_line_length(list(line), width, pad=False)) for line in unfinished]
-        drawn = drawn[-max(1, height - 2) :]
-        before = [*self._last_printed, *self._drawn]
-        after = [*self._last_printed, *printed, *drawn]
-        if text := self._changes(before, after):
-            self._write(text)
-        if not drawn and after:
-            self._last_printed, self._drawn = after[-1:], []
-        else:
-            self._last_printed, self._drawn = [*self._last_printed, *printed][-1:], drawn
-
-    def _changes(self, before: Sequence[Line], after: Sequence[Line]) -> str:
-        """Return the text that turns the lines on the screen into other ones."""
-        same = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before))
-        same = min(same, len(after))
-        if same == len(before):
-            return ("\n" if before and after[same:] else "") + self._ansi(after[same:])
-        if same == len(before) - 1 and same < len(after) and (rest := _addition(before[same], after[same])) is not None:
-            return self._ansi([rest, *after[same + 1 :]])
-        column = 0
-        if after and same == len(after):  # what follows is removed: to the end of the last line that stays
-            same -= 1
-            cells = sum(segment.cell_length for segment in after[same])
-            column, after = cells - cells // (self._console.width + 1) * self._console.width, ()
-        up = len(before) - 1 - same
-        return (f"\x1b[{up}A" if up else "") + f"\x1b[{column + 1}G\x1b[J" + self._ansi(after[same:])
-
-    def _ansi(self, lines: Sequence[Line]) -> str:
-        segments = [segment for line in lines for segment in (*line, Segment.line())]
-        with self._console.capture() as captured:
-            self._console.print(Segments(segments[:-1]), soft_wrap=True, end="")
-        return captured.get()
-
 
 def _plain_lines(text: str) -> list[Line]:
     return [(Segment(line),) if line else () for line in text.split("\n")]
-
-
-def _addition(old: Line, new: Line) -> Line | None:
-    """Return what must be appended to a line to turn it into another one, or None."""
-    if not old:
-        return new
-    *same, last = old
-    if len(new) < len(old) or list(new[: len(same)]) != same:
-        return None
-    changed = new[len(same)]
-    if changed.style != last.style or not changed.text.startswith(last.text):
-        return None
-    return (Segment(changed.text[len(last.text) :], changed.style), *new[len(old) :])
 
 
 # --- blocks that are finished -----------------------------------------------------------------------------------------
@@ -279,13 +233,14 @@ def _offset_of_line(text: str, number: int) -> int:
 
 
 class MarkdownOutput(TerminalOutput):
-    """An output whose model text is rendered Markdown; standard output must be a terminal that can move its cursor.
+    """An output whose model text is rendered Markdown; the screen must be a terminal that can move its cursor.
 
     If rendering a message fails, its unfinished text and the rest of it are written as they are.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, screen: PromptScreen) -> None:
+        super().__init__(screen.out, screen.err)
+        self._screen = screen
         self._markdown_console = visible_console(Console(file=sys.stdout, highlight=False))
         self._stream: MarkdownStream | None = None
         self._plain_message = ""  # the id of the last message whose rendering failed
@@ -305,6 +260,11 @@ class MarkdownOutput(TerminalOutput):
         self._end_text()
         super().show_note(note)
 
+    def show_log(self, line: str) -> None:
+        if self._stream is not None:
+            self._carried = self._stream.hold_word()  # the message continues after the line
+        super().show_log(line)
+
     def show_waiting(self, text: str) -> None:
         if self._stream is None:
             super().show_waiting(text)
@@ -322,9 +282,16 @@ class MarkdownOutput(TerminalOutput):
         text = text.removesuffix("\r")
         if self._stream is None:
             self._end_open_lines()
-            self._stream = MarkdownStream(self._markdown_console, self._write)
+            self._stream = MarkdownStream(
+                self._markdown_console, self._drawn_lines(), has_margin=self._out_margin is not None
+            )
         self._stream.feed(text)
         self._draw_or_wait()
+
+    def _drawn_lines(self) -> DrawnLines:
+        if self._screen.has_prompt:
+            return LinesAbovePrompt(self._markdown_console, self._screen)
+        return LinesAtCursor(self._markdown_console, self._write)
 
     def _draw_or_wait(self) -> None:
         """Draw now if the last frame was long enough ago, else set a timer for it."""

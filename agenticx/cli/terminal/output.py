@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, BinaryIO, Protocol, TextIO
 
@@ -15,7 +18,7 @@ from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.tools.visible import escape_controls, visible
 
-__all__ = ["FallbackOutput", "JsonLinesOutput", "Output", "OutputWrapper", "output_for"]
+__all__ = ["FallbackOutput", "JsonLinesOutput", "Output", "OutputLogHandler", "OutputWrapper", "output_for"]
 
 _log = get_logger(__name__)
 
@@ -32,12 +35,16 @@ class Output(Protocol):
         """Show in place what is waited for, until anything else is shown; nothing on an output that cannot."""
         ...
 
+    def show_log(self, line: str) -> None:
+        """Show a line of the log, with its colours, before an open prompt, which is shown again."""
+        ...
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         """Show a `confirm_required` or `question_asked` payload in full, then `prompt` with the cursor after it."""
         ...
 
-    def repeat_request(self) -> None:
-        """Show the request again at whose prompt the user may type, as a note came after it; nothing without one."""
+    def end_lines(self) -> None:
+        """End the lines that lack their newline, and draw nothing in place any more, because the screen changes."""
         ...
 
     def show_prompt(self, prompt: str) -> None:
@@ -85,11 +92,14 @@ class JsonLinesOutput:
     def show_waiting(self, text: str) -> None:
         return
 
+    def show_log(self, line: str) -> None:
+        self._plain.show_log(line)
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._plain.show_request(data, prompt)
 
-    def repeat_request(self) -> None:
-        self._plain.repeat_request()
+    def end_lines(self) -> None:
+        self._plain.end_lines()
 
     def show_prompt(self, prompt: str) -> None:
         self._plain.show_prompt(prompt)
@@ -116,11 +126,14 @@ class OutputWrapper:
     def show_waiting(self, text: str) -> None:
         self._output.show_waiting(text)
 
+    def show_log(self, line: str) -> None:
+        self._output.show_log(line)
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._output.show_request(data, prompt)
 
-    def repeat_request(self) -> None:
-        self._output.repeat_request()
+    def end_lines(self) -> None:
+        self._output.end_lines()
 
     def show_prompt(self, prompt: str) -> None:
         self._output.show_prompt(prompt)
@@ -153,6 +166,7 @@ class FallbackOutput:
             self._write(self._out, escape_controls(text))
             self._out_open = not text.endswith("\n")
         else:
+            self._succeeds(self._output.end_lines)
             self._write(self._err, f"· {visible(event.type)} {readable_json(event.data)}\n")
 
     def show_note(self, note: Note) -> None:
@@ -162,12 +176,15 @@ class FallbackOutput:
     def show_waiting(self, text: str) -> None:
         self._succeeds(partial(self._output.show_waiting, text))
 
+    def show_log(self, line: str) -> None:
+        self._output.show_log(line)
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         if not self._succeeds(partial(self._output.show_request, data, prompt)):
             self._write(self._err, f"? {readable_json(data)}\n{visible(prompt)}")
 
-    def repeat_request(self) -> None:
-        self._succeeds(self._output.repeat_request)
+    def end_lines(self) -> None:
+        self._succeeds(self._output.end_lines)
 
     def show_prompt(self, prompt: str) -> None:
         if not self._succeeds(partial(self._output.show_prompt, prompt)):
@@ -200,3 +217,42 @@ class FallbackOutput:
         except UnicodeEncodeError:
             stream.write(text.encode("ascii", "backslashreplace").decode())
         stream.flush()
+
+
+class OutputLogHandler(logging.Handler):
+    """A handler of the log whose lines are shown by an output, on the event loop that it is created on.
+
+    A line that another thread logs, or the output itself while it shows something, waits for its turn there.
+    """
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+        self._loop = asyncio.get_running_loop()
+        self._held: list[str] | None = None
+
+    @contextmanager
+    def hold(self) -> Generator[None]:
+        """Show no line inside the block, where another program draws on the screen; they are shown afterwards."""
+        held: list[str] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+            for line in held:
+                self._show(line)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        try:
+            self._loop.call_soon_threadsafe(self._show, line)
+        except RuntimeError:  # the loop is closed: the command ends
+            self._show(line)
+
+    def _show(self, line: str) -> None:
+        if self._held is not None:
+            self._held.append(line)
+            return
+        with suppress(OSError):  # the next event says that the output failed
+            self._output.show_log(line)

@@ -53,10 +53,10 @@ class PlainOutput:
         self._speech_turns = set[str | None]()  # the child turns of a team; their text and calls are shown
         self._speech = ""  # the text of the last speech
         self._open_request: str | None = None  # the id of the request with the prompt
-        self._shown_request: Mapping[str, Any] = {}  # the payload of the last request shown
         self._prompt = ""
         self._was_typed = False  # True if a line was typed at the prompt
         self._requests: dict[str, Mapping[str, Any] | None] = {}  # the open requests by id; None once shown
+        self._left_requests = set[str]()  # ids of requests whose prompt was closed without an answer
 
     def show(self, event: EventLike) -> None:
         try:
@@ -152,10 +152,11 @@ class PlainOutput:
             return None
         request, is_open = self._requests.pop(event.data["id"], None), event.data["id"] == self._open_request
         if is_open:
-            self._open_request = None
+            self._open_request, self._prompt = None, ""
         if request is not None and event.type == EventType.QUESTION_ANSWERED and not event.data["answer"]:
             self._write_request(request)
-        is_elsewhere = request is not None or (is_open and not self._was_typed)
+        is_unanswered = is_open and not self._was_typed
+        is_elsewhere = request is not None or is_unanswered or event.data["id"] in self._left_requests
         return event_note(event, is_from_elsewhere=is_elsewhere and event.data["by"] == "user")
 
     def _retry_note(self, event: EventLike) -> Note | None:
@@ -181,15 +182,23 @@ class PlainOutput:
     def show_waiting(self, text: str) -> None:
         return
 
+    def show_log(self, line: str) -> None:
+        is_prompting = self._err_open and bool(self._prompt) and not self._was_typed
+        self._end_open_lines()
+        self._err.write(f"{line}\n")
+        self._err.flush()
+        if is_prompting:
+            self.show_prompt(self._prompt)
+
     def show_request(self, data: Mapping[str, Any], prompt: str) -> None:
         self._requests[str(data.get("id", ""))] = None
+        self._left_requests.discard(str(data.get("id", "")))
         self._write_request(data)
-        self._open_request, self._shown_request = data["id"] if prompt else None, data
+        self._open_request = data["id"] if prompt else None
         self.show_prompt(prompt)
 
-    def repeat_request(self) -> None:
-        if self._open_request is not None and not self._was_typed:
-            self.show_request(self._shown_request, self._prompt)
+    def end_lines(self) -> None:
+        self._end_open_lines()
 
     def _write_request(self, data: Mapping[str, Any]) -> None:
         self._end_open_lines()
@@ -203,7 +212,7 @@ class PlainOutput:
     def show_prompt(self, prompt: str) -> None:
         self._prompt, self._was_typed = prompt, False
         self._end_open_lines()
-        self._err.write(visible(prompt))
+        self._write_prompt(visible(prompt))
         self._err.flush()
         self._err_open = bool(prompt)
 
@@ -212,7 +221,9 @@ class PlainOutput:
         self._err_open = not line.endswith("\n")
 
     def prompts_closed(self) -> None:
-        self._open_request = None
+        if self._open_request is not None and not self._was_typed:
+            self._left_requests.add(self._open_request)
+        self._open_request, self._prompt = None, ""
 
     def _write_text(self, text: str, message_id: str) -> None:
         self._end_progress()
@@ -258,6 +269,9 @@ class PlainOutput:
     def _write_note(self, text: str, tone: Tone) -> None:
         self._err.write(f"{text}\n")
         self._err.flush()
+
+    def _write_prompt(self, text: str) -> None:
+        self._err.write(text)
 
     def _write_progress(self, text: str) -> None:
         self._err.write(text)

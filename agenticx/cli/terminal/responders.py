@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -18,7 +18,7 @@ from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_mark
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.permissions.rules import Rule
-from agenticx.runtime.gates.terminal import discard_typed_ahead
+from agenticx.runtime.gates.terminal import discard_typed_ahead, has_typed_more
 from agenticx.runtime.user_requests.kinds import CONFIRMATION, RequestKind
 from agenticx.runtime.user_requests.request_text import parse_choice
 from agenticx.runtime.user_requests.requests import ConfirmAnswer, QuestionAnswer, UserAnswer
@@ -131,7 +131,8 @@ class TerminalResponder:
 
     A request is shown when its event arrives, so never before the events that led to it. Only a line typed after its
     request counts: earlier input is discarded, and a request that is closed otherwise (expired, stopped, answered in
-    another window) stops reading. Concurrent requests are shown one after the other.
+    another window) stops reading. Concurrent requests are shown one after the other, each within `free_terminal`, which
+    takes a prompt off the screen; it may end a request without an answer. The user's editor runs within `hold_log`.
     """
 
     def __init__(
@@ -141,11 +142,15 @@ class TerminalResponder:
         keyboard: Keyboard,
         *,
         edit_text: EditText,
+        free_terminal: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        hold_log: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._send_answer = send_answer
         self._output = output
         self._keyboard = keyboard
         self._edit_text = edit_text
+        self._free_terminal = free_terminal
+        self._hold_log = hold_log
         self._prompt_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -163,9 +168,11 @@ class TerminalResponder:
         self._output.prompts_closed()
 
     async def _ask(self, ask: Callable[[Mapping[str, Any]], Awaitable[UserAnswer]], data: Mapping[str, Any]) -> None:
-        async with self._prompt_lock:
-            answer = await ask(data)
-        await _send(self._send_answer, data, answer)
+        answers: list[UserAnswer] = []
+        async with self._prompt_lock, self._free_terminal():
+            answers.append(await ask(data))
+        for answer in answers:  # none if the user ended the request
+            await _send(self._send_answer, data, answer)
 
     async def _ask_to_confirm(self, data: Mapping[str, Any]) -> ConfirmAnswer:
         with self._keyboard.read_lines() as is_pasting:
@@ -178,13 +185,15 @@ class TerminalResponder:
     async def _read_text(self, data: Mapping[str, Any], *, is_pasting: bool) -> str:
         """Show a question of the agent and return the line that the user types, "" at end of input.
 
-        The rest of a paste is no answer.
+        The rest of a paste is no answer; all lines of one are.
         """
         options = data.get("options", ())
         prompt = f"Your answer{f', or 1 to {len(options)}' if options else ''} (Ctrl-D: none): "
         self._output.show_request(data, prompt)
         while line := await (_read_paste() if is_pasting else read_line()):
             self._output.prompt_answered(line)
+            while not is_pasting and has_typed_more():
+                line += await read_line()
             text = None if is_pasting else strip_paste_marks(line)
             if answer := parse_choice(_printable(text or ""), options):
                 return answer
@@ -195,14 +204,17 @@ class TerminalResponder:
         return ""
 
     async def _read_answer(self, data: Mapping[str, Any], *, is_pasting: bool) -> ConfirmAnswer:
-        """Show the confirmation, and read lines until one of them is an answer; the rest of a paste is none."""
+        """Show the confirmation, and read lines until one of them is an answer.
+
+        The rest of a paste is none, and no line of a paste of several lines.
+        """
         context = data["context"]
         self._output.show_request(data, _prompt(context))
         draft: str | None = None
         while True:
             line = await (_read_paste() if is_pasting else read_line())
             self._output.prompt_answered(line)
-            text = None if is_pasting else strip_paste_marks(line)
+            text = None if is_pasting or has_typed_more() else strip_paste_marks(line)
             answer, is_pasting = None if text is None else parse_answer(text, context), False
             if answer == "edit":
                 answer, draft = await self._edit(context.get("arguments", {}), draft)
@@ -216,7 +228,7 @@ class TerminalResponder:
     async def _edit(self, arguments: Mapping[str, Any], draft: str | None) -> tuple[ConfirmAnswer | None, str | None]:
         """Return the answer with the edited arguments, or None and the draft for the next edit."""
         try:
-            edited = await edit_arguments(arguments, self._edit_text, draft=draft)
+            edited = await edit_arguments(arguments, self._edit_text, draft=draft, hold_log=self._hold_log)
         except EditFailed as exc:
             draft = exc.text or draft
             kept = "y runs the call as shown" if draft is None else "e goes on with your text, y runs the call as shown"

@@ -33,6 +33,7 @@ __all__ = [
     "session_to_json",
     "session_to_text",
     "show_last_turn",
+    "show_past_event",
 ]
 
 _NAME_CHARS = 70

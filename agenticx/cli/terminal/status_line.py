@@ -98,7 +98,7 @@ class StatusLine:
             tokens = f"{_short(usage.input_tokens + usage.output_tokens)} tokens"
             parts.append(tokens if usage.has_tokens else "tokens not reported")
             if usage.cost_usd is not None:
-                parts.append(f"${usage.cost_usd:.4f}")
+                parts.append(f"${usage.cost_usd:.4f}" if usage.cost_usd else "$0")
         if context is not None:
             window = self._model.context_window
             parts.append(f"context {_percentage(context, window)}" if window else f"context {_short(context)}")

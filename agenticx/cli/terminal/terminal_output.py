@@ -9,15 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, EventLike, Note, Tone, artifact_line, option_note
+from agenticx.cli.terminal.margin import TextMargin, needs_margin, terminal_is_dumb
 from agenticx.cli.terminal.plain_output import PlainOutput
 from agenticx.log_colors import visible_console
 from agenticx.runtime.events import EventType
-from agenticx.settings import provider_setting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["TerminalOutput", "terminal_is_dumb"]
+__all__ = ["TerminalOutput"]
 
 _MIN_GROWING_COLUMNS = 20
 """The least width of a terminal that shows files while they are written."""
@@ -41,12 +41,16 @@ _STYLES: Mapping[Tone, str] = {
     "removed": "red",
 }
 
+_PROMPT_STYLE = "reverse yellow"
+"""A style that no other text has, so that text of the model cannot look like a question of the program."""
+
 
 class TerminalOutput(PlainOutput):
     """An output of the same lines, coloured by rich; rich honours NO_COLOR and dumb terminals.
 
     A file that is being written has a progress line; the next output replaces it. A call that is confirmed here has no
     line of its own, because the confirmation shows it in full: the line of a call waits a moment for a confirmation.
+    A prompt is a coloured bar; without colours, text of the model and output of tools have a margin.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -58,17 +62,30 @@ class TerminalOutput(PlainOutput):
         self._growing_options = dict[int, str]()  # what is drawn of options that write a file, by number
         self._growing_line = ""  # what is drawn of all of them, or of what is waited for
         self._is_waiting = False  # whether that is something that is waited for
+        self._out_margin = TextMargin(self._out) if needs_margin(self._out) else None
+        self._err_margin = TextMargin(self._err) if needs_margin(self._err) else None
 
     @cached_property
     def _console(self) -> Console:
         from rich.console import Console
 
-        return visible_console(Console(stderr=True, highlight=False, soft_wrap=True))
+        return visible_console(Console(file=self._err, highlight=False, soft_wrap=True))
 
     def _write_note(self, text: str, tone: Tone) -> None:
         self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
 
+    def _write_out(self, text: str) -> None:
+        super()._write_out(text if self._out_margin is None else self._out_margin.add(text))
+
+    def _write_prompt(self, text: str) -> None:
+        question = text.rstrip(" ")
+        self._console.print(question, style=_PROMPT_STYLE, markup=False, emoji=False, end="")
+        self._err.write(text[len(question) :])
+
     def _write_progress(self, text: str) -> None:
+        self._write_quietly(text if self._err_margin is None else self._err_margin.add(text))
+
+    def _write_quietly(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
     def _show(self, event: EventLike) -> None:
@@ -111,9 +128,9 @@ class TerminalOutput(PlainOutput):
                 break
 
     def _end_holding(self) -> None:
-        """Show the lines of calls, as no confirmation followed, unless one of another call is open."""
+        """Show the lines of calls, as no confirmation followed, unless a request is open or is to be shown."""
         self._held_timer = None
-        if self._open_request is None:
+        if self._open_request is None and not any(self._requests.values()):
             with suppress(OSError):  # the next event says that the output failed
                 self._show_held_calls()
 
@@ -167,7 +184,7 @@ class TerminalOutput(PlainOutput):
 
     def _draw_line(self, line: str) -> None:
         self._err.write("\r")
-        self._write_progress(line)
+        self._write_quietly(line)
         self._err.write("\x1b[K")
         self._err.flush()
         self._growing_line = line
@@ -175,6 +192,8 @@ class TerminalOutput(PlainOutput):
     def _end_progress(self) -> None:
         self._erase_growing()
         super()._end_progress()
+        if self._err_margin is not None:
+            self._err_margin.end_line()
 
     def _end_text(self) -> None:
         self._erase_growing()
@@ -185,11 +204,6 @@ class TerminalOutput(PlainOutput):
             self._growing_line = ""
             self._err.write("\r\x1b[K")
             self._err.flush()
-
-
-def terminal_is_dumb() -> bool:
-    """Return whether the terminal cannot move its cursor."""
-    return (provider_setting("TERM") or "dumb").lower() in ("dumb", "unknown")
 
 
 def _line_end(line: str, width: int) -> str:

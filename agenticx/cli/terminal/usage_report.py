@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from agenticx.llms.providers.resolve import is_offline
 from agenticx.messages import MAIN_AGENT
 from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.tools.plurals import pluralize
@@ -52,7 +53,7 @@ def usage_to_text(rows: Sequence[DailyUsage]) -> str:
     There is none of the agents if the main one made all calls.
     """
     total, agents = DailyUsage.total(rows), _sums(rows, "agent_id")
-    tables = [*_table("model", _sums(rows, "model"), total), *_notes(total)]
+    tables = [*_table("model", models := _sums(rows, "model"), total), *_notes(total, models)]
     return "\n".join([*tables, "", *_table("agent", agents, total)] if set(agents) != {MAIN_AGENT} else tables)
 
 
@@ -77,7 +78,8 @@ def _summary(counts: UsageCounts) -> str:
     return f"{pluralize(counts.calls, 'call')}, {tokens}{cost}"
 
 
-def _notes(total: UsageCounts) -> Iterator[str]:
+def _notes(total: UsageCounts, models: Iterable[str]) -> Iterator[str]:
+    yield from (f"{model} is a script and costs nothing" for model in models if is_offline(model))
     if total.uncounted:
         yield f"{pluralize(total.uncounted, 'call')} reported no token counts"
     if total.unpriced:

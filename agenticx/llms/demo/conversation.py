@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agenticx.foreign_text import without_frames
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.demo.pages import (
     INDEX,
@@ -37,6 +36,7 @@ from agenticx.llms.demo.pages import (
 )
 from agenticx.llms.demo.plan import HANDOFF, Plan, PlannedCall, make_plan
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.untrusted_text import without_frames
 
 __all__ = ["DemoConversation", "least_heard_choice"]
 

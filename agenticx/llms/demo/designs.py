@@ -52,7 +52,7 @@ LANGUAGES: Mapping[Language, Mapping[str, str]] = {
         "note": "Beispieltext des Demo-Modells, das ein Skript ist.",
     },
 }
-"""The texts of a page by their names in the designs; `$title` in them is that of the page."""
+"""The texts of a page by their names in the designs; `$title` in them is the title of the page."""
 
 _SCRIPT = """\
 <script>

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import assert_never
 
 from agenticx.clocks import Clock, SystemClock
@@ -60,14 +61,17 @@ and use the real tools for them, so you can watch a real turn:
 - ask me: QUESTION (ONE, ANOTHER), which waits for your answer
 - think about SOMETHING, say SOMETHING, count to N
 - make a page about SOMETHING, and later: make the heading red, change the title to TEXT, add a section about SOMETHING
-- start a sub-agent that VERBS …, and in a team: hand over to NAME
+- start a sub-agent that VERBS …, for instance: start a sub-agent that lists the files and then start a sub-agent \
+that counts to 3
+- in a team: hand over to NAME
 
 Join them with "and then". Everything after "with the text" is written exactly as it is, to the end."""
 
 _UNKNOWN = """\
 I am a demo model, a script without understanding, and your words {words} are none of the sentences that I know. \
-I can list, read, search, write and edit files, run a command, keep a to-do list and notes; say "help" for the exact \
-sentences. For real answers start AgenticX with a real model, for instance with `--model` or the AGX_MODEL variable."""
+I can list, read, search, write and edit files, run a command, keep a to-do list and notes, make a page and start \
+sub-agents; say "help" for the exact sentences. For real answers start AgenticX with a real model, for instance with \
+`--model` or the AGX_MODEL variable."""
 
 _HEARD = """\
 I have read what {speaker} said about {words}. I am a demo model too, a script without understanding, so I can \
@@ -93,8 +97,8 @@ _OUTCOME_TEXTS: dict[ToolOutcome, str] = {
 class DemoModel:
     """A `ChatModel` for trying things out; `clock` paces its words.
 
-    It has no window; the one that it names, in tokens, keeps pages in the conversation that a compaction after 20
-    messages would take out, since it changes them by the exact text of its calls.
+    `context_window` is not a real limit. It is given so that the conversation is not compacted after 20 messages: the
+    script changes a page by the exact text of its earlier calls, which a summary would not have.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -104,6 +108,10 @@ class DemoModel:
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         """Return True: `say {…}` makes it answer with an object; `stream` raises `ModelError` for any other answer."""
         return True
+
+    def largest_cost(self, usage: Usage) -> Decimal:
+        """Return 0: a script costs nothing."""
+        return Decimal(0)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """Reply to the last user message, one word per batch."""
@@ -116,7 +124,7 @@ class DemoModel:
             yield (delta,)
         calls = any(isinstance(delta, ToolCallDelta) for delta in reply)
         yield (
-            UsageDelta(Usage(input_tokens=_estimate_tokens(request.messages), output_tokens=len(reply))),
+            UsageDelta(Usage(_estimate_tokens(request.messages), len(reply), cost_usd=Decimal(0))),
             Finished("tool_calls", "tool_calls") if calls else Finished("end", "stop"),
         )
 

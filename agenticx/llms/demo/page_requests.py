@@ -62,7 +62,7 @@ def _size(found: re.Match[str]) -> PlannedCall | None:
 
 
 def _words(found: re.Match[str]) -> PlannedCall:
-    """Plan other words of a heading or title; a colour is that of a heading, and the words of a title."""
+    """Plan other words of a heading or title; after `heading`, the name of a colour is a colour and not its words."""
     part, words = found["part"].casefold(), unquoted(found["words"])
     is_title = part in {"title", "titel"}
     if not is_title and (colour := _colour_of(words)) is not None:
@@ -108,7 +108,7 @@ _PARTS: Mapping[str, str] = {
     **dict.fromkeys(("button", "buttons", "link", "links", "accent", "knopf", "knöpfe"), "accent"),
     **dict.fromkeys(("card", "cards", "boxes", "tiles", "karten", "kacheln"), "surface"),
 }
-"""The custom property of the designs that has the colour of a part, by the words for that part."""
+"""The custom property with the colour of a part of the page, by the words for that part."""
 
 _NAMED_COLOURS = """
 aqua beige black blue brown chocolate coral crimson cyan darkblue darkgray darkgreen darkorange darkred darkviolet

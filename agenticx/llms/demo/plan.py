@@ -155,6 +155,11 @@ def _read(found: re.Match[str]) -> PlannedCall:
     return PlannedCall("file_read", {"path": path}, f"read {path}")
 
 
+def _read_named(found: re.Match[str]) -> PlannedCall:
+    path = unquoted(found["named"] or found["other"])
+    return PlannedCall("file_read", {"path": path}, f"read {path}")
+
+
 def _run(found: re.Match[str]) -> PlannedCall:
     command = found["command"].strip()
     if len(command) > 1 and command[0] == command[-1] == "`":
@@ -181,7 +186,8 @@ _SEARCHED_CHARS = 4_000
 _VERB = (
     r"(?=(?:(?:please|also|finally)\s++)*(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
     r"run|execute|todo|plan|remember|note|recall|think|start|hand|transfer|save|add\s++a\s|(?:make|turn|paint)\s++the\s|"
-    r"(?:make|build|design)\s++(?:me\s++)?an?\s)\b)"
+    r"(?:make|build|design)\s++(?:me\s++)?an?\s|summari[sz]e\s++(?!(?:it|them|this|that)\b)|"
+    r"what(?:'s|\s++is)\s++in\s)\b)"
 )
 _POLITE = compile_clause(
     r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you|"
@@ -193,7 +199,11 @@ _FULL_STOP = compile_clause(r"(?<=[\w\"'`])[.!?]+$")
 _COMMAND_SEPARATOR = compile_clause(r"(?<!\s)(?:\s*+,)?\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
 _SEPARATOR = compile_clause(
     r"(?:(?<!\s)(?:(?:\s*+[,;.])?\s++(?:and\s++)?then\s++|\s*+;\s*+|(?=[^\S\n]*+\n)\s++)|"
-    r"(?:[,.]|(?<!\s))\s++and\s++|\.\s++)" + _VERB
+    r"(?:[,.]|(?<!\s))\s++and\s++|[.?!]\s++)" + _VERB
+)
+_NAMED_FILE = (
+    r"(?:(?:the|my)\s++)?(?:(?:text\s++)?file\s++(?:(?:called|named)\s++)?)?"
+    r"(?P<named>\"[^\"]+\"|'[^']+'|`[^`]+`|\S+\.\w+)"
 )
 _RUN = compile_clause(r"(?:run|execute)\s+(?:the\s+command\s+)?(?P<command>.+)")
 _CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
@@ -225,11 +235,26 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (
         compile_clause(
             r"(?:(?:list|show)(?:\s+me)?\s+(?:all\s+)?(?:of\s+)?(?:the\s+|my\s+)?(?:files|folder|directory|workspace)|ls|"
-            r"(?:what|which)\s+files\s+(?:are\s+there|do\s+(?:you|i|we)\s+have))(?:\s+here)?"
+            r"(?:what|which)\s+files\s+(?:are(?:\s+there)?|do\s+(?:you|i|we)\s+(?:have|see)))(?:\s+here)?"
             r"(?:\s+(?:in|of|under)\s+(?:the\s+|this\s+)?(?:workspace|(?:current\s+)?(?:folder|directory)(?!\s+\S)|"
             r"(?:(?:folder|directory)\s+)?(?P<path>\S+)))?"
         ),
         _list,
+    ),
+    (
+        compile_clause(
+            r"(?:(?:(?:tell|show)\s++me\s++)?what(?:'s|\s++is|\s++do\s++you\s++see)\s++(?:here|in)|"
+            r"look\s++(?:at|in|into|through)|explain|describe|summari[sz]e)"
+            r"(?:(?<=here)|\s++(?:the|this|my)\s++(?:current\s++)?(?:folder|directory|workspace|project)(?:\s.*)?)"
+        ),
+        lambda _found: PlannedCall("list_files", {}, "list the files"),
+    ),
+    (
+        compile_clause(
+            r"(?:(?:summari[sz]e|explain|describe|look\s++at)\s++" + _NAMED_FILE + r"(?:,?\s.*)?|"
+            r"what\s++(?:is|does)\s++" + _NAMED_FILE.replace("named", "other") + r"\s++(?:about|say|contain|have)\b.*)"
+        ),
+        _read_named,
     ),
     (
         compile_clause(
@@ -255,7 +280,7 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (
         compile_clause(
             r"(?:read|open|cat|show(?:\s+me)?|what\s+is\s+in|what's\s+in)\s+"
-            r"(?:(?P<named>\"[^\"]+\"|'[^']+'|`[^`]+`|\S+\.\w+)(?:\s.*)?|(?P<path>.+))"
+            r"(?:" + _NAMED_FILE + r"(?:\s.*)?|(?P<path>.+))"
         ),
         _read,
     ),

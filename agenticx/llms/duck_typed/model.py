@@ -34,7 +34,7 @@ from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_chat._request import encode_messages, sent_tool_names
+from agenticx.llms.wires.openai_chat._request import TOOL_NAMES, encode_messages
 from agenticx.llms.wires.openai_chat._roles import ROLE_REFUSALS
 from agenticx.llms.wires.request_body import encode_tools
 from agenticx.logs import get_logger
@@ -150,7 +150,7 @@ class _DuckTypedReply:
     ) -> None:
         self._may_be_empty = may_be_empty
         self._method_name = f"{label}.{getattr(method, '__name__', 'call')}"
-        names = sent_tool_names(request)
+        names = ToolNames(TOOL_NAMES, request)
         self._parser = ChatReplyParser(label=label, model=label, original_names=names.originals)
         self._method = method
         self._rows = encode_messages(request.messages, model=label, dialect=dialect, names=names)

@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 class ThreadedIterator:
     """A call of `function` in a thread, whose result is read in batches; an iterator's items are read one by one.
 
-    A thread cannot be ended: `close` makes it stop at its next item, and one that produces none is left running.
+    A thread cannot be ended: `close` makes it stop at its next item; without one it is left running.
     """
 
     def __init__(self, function: Callable[[], object], *, name: str) -> None:
@@ -40,7 +40,7 @@ class ThreadedIterator:
         start_thread(lambda: context.run(self._run), name=f"agx {name}")
 
     async def next_batch(self) -> list[object] | None:
-        """Return all queued items, at least one; None at the end. Raise what the function or iterator raised."""
+        """Return all queued items, at least one; None at the end. Raise the error of the function or iterator."""
         items = await self._items.take()
         if items:
             self._free_slots.release(len(items))

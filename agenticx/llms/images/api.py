@@ -1,12 +1,12 @@
 """The Images API of OpenAI, and of the servers that have it too.
 
-https://developers.openai.com/api/reference/resources/images. Each image is a request of its own, so that one that
-fails does not fail the others. Images come back in the response as `b64_json`; a URL in their place is never fetched.
+https://developers.openai.com/api/reference/resources/images. Each image is a request of its own, so that a failure
+concerns one image only. Images come back in the response as `b64_json`; a URL in their place is never fetched.
 
 1. GPT image models always return base64 and refuse `response_format`; all others need it to return base64.
 2. A parameter that only describes the form of the response, and that the server refuses, is left out from then on.
-3. A failed request is sent again only if nothing can have been made: after an error of the server that may pass, or a
-   connection that could not be made. One whose connection broke is not: the image may have been made and paid for.
+3. A failed request is sent again only if no image can have been made: after a temporary error of the server, or if no
+   connection could be made. After a broken connection the image may have been made and paid for.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ImagesApi:
             return ImageResult(error=self._bad_reply(str(exc)), usage=usage)
 
     def _usage(self, counts: dict[str, Any]) -> Usage:
-        """Return the usage of one image; its cost is that of the provider, else by the list price."""
+        """Return the usage of one image; its cost is the provider's number, else computed from the list price."""
         usage = Usage(count_in(counts, "input_tokens"), count_in(counts, "output_tokens"))
         cost = cost_in(counts, "cost")
         if cost is None and self._price is not None:

@@ -1,4 +1,4 @@
-"""The protocol of image models: what they take and return, and the check of what they return."""
+"""The protocol of image models, their results, and the check of an image."""
 
 from __future__ import annotations
 

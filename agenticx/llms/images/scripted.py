@@ -19,8 +19,8 @@ class ScriptedImages:
         ScriptedImages([png_bytes, "the prompt is refused"], cost_usd="0.04")
 
     A reply is the bytes of an image, or a text: the error in its place. A reply that `checked_image` refuses is an
-    error too, and so is a missing one. Each image costs `cost_usd` US dollars. `prompts` are those that it was sent,
-    `images` those whose background it was to remove. `host` is what it names as the receiver.
+    error too, and so is a missing one. Each image costs `cost_usd` US dollars. `prompts` has the prompts of all calls,
+    `images` the images whose background was to be removed, and `host` is the receiver in questions to the user.
     """
 
     def __init__(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ class TransportFailure(Exception):
     """A request or response that failed at the level of sockets or TLS; the message continues `the server …`."""
 
     def __init__(self, what: str, exc: Exception, name: str, *, retryable: bool = True) -> None:
-        super().__init__(f"{what}: {str(exc) or name}")
+        super().__init__(f"{what}: {_cause(exc) or name}")
         self.retryable = retryable
 
 
@@ -41,10 +43,22 @@ class NoLocalServer(NotConnected):
     """A refused connection to this machine: nothing listens there, so that it is not tried again."""
 
 
+def _cause(exc: Exception) -> str:
+    """Return what is wrong in words, without the numbers of errors; empty if the error does not say it."""
+    if codes := _failed_connects(exc):
+        return ", ".join("nothing listens there" if code == ECONNREFUSED else os.strerror(code) for code in codes)
+    return exc.strerror or str(exc) if isinstance(exc, socket.gaierror) else str(exc)
+
+
+def _failed_connects(exc: Exception) -> list[int]:
+    """Return the error numbers of failed connects; asyncio joins the errors of several addresses in one text."""
+    found = re.findall(r"\[Errno (\d+)\] Connect call failed", str(exc))
+    return sorted({int(code) for code in found})
+
+
 def _is_refused(exc: OSError) -> bool:
-    """Return whether every address refused the connection; asyncio joins the errors of several in one text."""
-    codes = re.findall(r"\[Errno (\d+)\]", str(exc))
-    return bool(codes) and set(codes) == {str(ECONNREFUSED)}
+    """Return whether every address refused the connection."""
+    return _failed_connects(exc) == [ECONNREFUSED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from agenticx.errors import ModelError, ModelErrorCode
 from agenticx.llms.file_refusals import is_undecodable
 from agenticx.llms.transport.overflow import exceeded_limit, exceeds_account_limit
 from agenticx.messages import clean_text
-from agenticx.secret_names import is_real_key
+from agenticx.secret_detection import is_real_key
 
 __all__ = [
     "COMPRESSED_BODY",
@@ -194,7 +194,7 @@ def hide_secrets(error: ModelError, secrets: Iterable[str]) -> ModelError:
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` with each secret in it replaced, also a long one that was cut short.
+    """Return `text` with each secret in it replaced, also where a long secret was cut short.
 
     A placeholder key such as `ollama` is no secret. A secret is recognised also with invisible text between its
     letters: markup, spaces, characters without width.

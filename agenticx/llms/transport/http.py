@@ -34,7 +34,7 @@ from agenticx.llms.transport.clients import (
 from agenticx.llms.transport.errors import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import Proxy, find_proxy
-from agenticx.secret_names import is_secret_name
+from agenticx.secret_detection import is_secret_name
 from agenticx.settings import provider_setting
 
 __all__ = ["ProviderHttp", "ProviderResponse"]

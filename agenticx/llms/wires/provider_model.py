@@ -11,7 +11,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.file_refusals import data_at_path
-from agenticx.llms.identifiers import ToolNames
+from agenticx.llms.identifiers import IdentifierRule, ToolNames
 from agenticx.llms.memory_estimate import history_size
 from agenticx.llms.opening_policy import send_with_downgrades
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, SamplingField, check_sampling
@@ -88,8 +88,8 @@ class ProviderModel(ABC, Generic[Dialect]):
     _tail_seconds: ClassVar[float | None] = None
     """Seconds to wait for the end of the body once the reply is complete; None: as for any other read."""
 
-    _tool_names: ClassVar[staticmethod[[ModelRequest], ToolNames]]
-    """The function that returns the tool names of a request as the server accepts them."""
+    _tool_name_rule: ClassVar[IdentifierRule]
+    """The rule of the server for names of tools."""
 
     _downgrade_codes: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
     """The codes of errors that may have been caused by the form of the request."""
@@ -119,7 +119,7 @@ class ProviderModel(ABC, Generic[Dialect]):
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield the deltas of the reply, one batch per socket read. Closing the iterator closes the socket."""
-        names = self._tool_names(request)
+        names = ToolNames(self._tool_name_rule, request)
         mode = self._mode
 
         async def send() -> ProviderResponse:

@@ -1,7 +1,7 @@
 """Conversion of JSON Schemas to the strict subset of OpenAI and Anthropic.
 
 The subset has closed objects and few keywords. OpenAI and Anthropic publish the keywords that they enforce; this keeps
-those that both have. Other keywords are written into the description instead and checked in the answer. Every property
+the keywords of both. Other keywords are written into the description instead and checked in the answer. Every property
 becomes required, as OpenAI wants: that narrows the model's output, and never beyond the schema.
 """
 

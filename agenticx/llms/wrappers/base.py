@@ -12,9 +12,10 @@ from agenticx.llms.base import (
     Usage,
     close_model,
     inline_forms,
+    largest_cost,
+    output_limit,
     takes_output_schema,
 )
-from agenticx.llms.call_limits import largest_cost, output_limit
 from agenticx.llms.opening import OpenableModel
 from agenticx.llms.sampling import Sampling, SamplingField, sampling_problems
 

@@ -18,9 +18,9 @@ _log = get_logger(__name__)
 class ResponsesFallbackModel(ModelWrapper):
     """A model on Responses, whose server may know Chat Completions only.
 
-    If the server says that it has no such endpoint, the same request is sent by the model that `make_chat` returns, and
-    from the first reply of that on all requests are. A server that refuses both, or says that it has no such model,
-    changes nothing. An output schema that Chat Completions cannot take is left out of the request that is sent again.
+    If the server says that it has no such endpoint, the request is sent again over Chat Completions, by the model that
+    `make_chat` returns. Once that model has replied, it gets all later requests. If the server refuses both, or has no
+    such model, nothing changes. An output schema that Chat Completions cannot take is left out of the second request.
     """
 
     def __init__(self, responses: ChatModel, make_chat: Callable[[], ChatModel]) -> None:

@@ -3,7 +3,7 @@
 No other layer retries. An `Attempt` is returned before each wait and each change of model, and cancelling the reader
 ends a wait at once. After the first delta of the reply an error ends the call. Token counts are not part of the
 reply: some providers send them before they know whether they can answer, so they are held back until its first delta.
-Those of an attempt that failed are returned with the next `Attempt`, or before the error of the last one.
+The counts of a failed attempt are returned with the next `Attempt`, or before the error if there is none.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from agenticx.llms.base import (
     Usage,
     close_model,
     inline_forms,
+    largest_cost,
+    output_limit,
     takes_output_schema,
 )
-from agenticx.llms.call_limits import largest_cost, output_limit
 from agenticx.llms.opening import OpeningStream
 from agenticx.llms.opening_policy import AttemptPlan, RetryPolicy, open_next_attempt
 from agenticx.llms.sampling import Sampling, SamplingField, sampling_problems
@@ -34,7 +35,7 @@ __all__ = ["RetryPolicy", "RetryingModel"]
 
 @dataclass(frozen=True)
 class RetryingModel:
-    """A model retried by `policy`, then each of `fallbacks` likewise; its name is that of `model`."""
+    """A model that is retried by `policy`, as each of `fallbacks` is after it; its name is the name of `model`."""
 
     model: ChatModel
     fallbacks: Sequence[ChatModel] = ()
@@ -82,7 +83,7 @@ class RetryingModel:
         return max(known) if len(known) == len(costs) else None
 
     def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
-        """Return what the first model does not take; for a fallback `FallbackSamplingModel` leaves that out."""
+        """Return the parameters that the first model does not take; a `FallbackSamplingModel` drops its own."""
         return sampling_problems(self.model, sampling)
 
     async def aclose(self) -> None:

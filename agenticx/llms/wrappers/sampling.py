@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agenticx.llms.base import ChatModel, ModelRequest
-from agenticx.llms.call_limits import output_limit
+from agenticx.llms.base import ChatModel, ModelRequest, output_limit
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.sampling import Sampling, SamplingField, check_sampling, sampling_problems
 from agenticx.llms.wrappers.base import ModelWrapper

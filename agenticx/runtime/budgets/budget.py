@@ -15,10 +15,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from agenticx.argument_types import check_int, check_number, check_type, wrong_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Usage
-from agenticx.llms.call_limits import largest_cost, output_limit
+from agenticx.llms.base import ChatModel, Usage, largest_cost, output_limit
 from agenticx.settings import Settings
 
 __all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent", "checked_budget", "settings_budget"]
@@ -48,6 +48,7 @@ class Spent:
     seconds: float = 0.0
 
 
+@explain_calls
 class Budget:
     """A limit on the tokens, the cost and the time of an agent, and of all agents that have a `child` of it.
 

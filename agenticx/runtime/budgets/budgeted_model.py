@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, Usage, UsageDelta
-from agenticx.llms.call_limits import output_limit
+from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, Usage, UsageDelta, output_limit
 from agenticx.llms.sampling import Sampling, sampling_problems
 from agenticx.runtime.budgets.budget import Budget, Reservation, Spent
 from agenticx.runtime.history_sizes import TOKEN_CHARS, estimate_tokens, message_count_size

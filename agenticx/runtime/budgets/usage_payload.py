@@ -12,10 +12,10 @@ from agenticx.runtime.budgets.budget import Spent
 __all__ = ["spent_in_call", "usage_data", "usage_from_data"]
 
 
-def usage_data(usage: Usage, unreported: Spent | None = None, organization_id: str | None = None) -> dict[str, Any]:
+def usage_data(usage: Usage, unreported: Spent | None = None) -> dict[str, Any]:
     """Return the payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0.
 
-    `unreported` is what budgets count in the place of those, and the usage counts to the organization.
+    Budgets count `unreported` instead of the missing counts.
     """
     data: dict[str, Any] = {"input_tokens": usage.total_input_tokens, "output_tokens": usage.total_output_tokens}
     if usage.cached_tokens is not None:
@@ -28,8 +28,6 @@ def usage_data(usage: Usage, unreported: Spent | None = None, organization_id: s
         data["reserved_tokens"] = unreported.tokens
     if unreported is not None and unreported.cost_usd:
         data["reserved_usd"] = _dollars(unreported.cost_usd)
-    if organization_id is not None:
-        data["organization_id"] = organization_id
     return data
 
 

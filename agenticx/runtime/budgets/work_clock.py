@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 from agenticx.clocks import Clock
@@ -23,8 +23,9 @@ CURRENT_CLOCK: ContextVar[WorkClock | None] = ContextVar("agenticx_clock_around"
 class WorkClock:
     """The work time of one turn: from `start` to `end`, except while the turn waits for a person.
 
-    While it waits, the `CURRENT_CLOCK` in which the turn began is paused too. `limits` are budgets by reason; if the
-    time of one is used up, `on_expiry` is called with its reason on the event loop.
+    While it waits, the clock of the `parent` turn and the `CURRENT_CLOCK` in which the turn began are paused too.
+    `limits` are budgets by reason; if the time of one is used up, `on_expiry` is called with its reason on the event
+    loop.
     """
 
     def __init__(
@@ -32,13 +33,15 @@ class WorkClock:
         clock: Clock,
         limits: Mapping[InterruptReason, Budget | None],
         on_expiry: Callable[[InterruptReason], None],
+        *,
+        parent: WorkClock | None = None,
     ) -> None:
         self._clock = clock
         self._budgets: dict[InterruptReason, Budget] = {
             reason: budget for reason, budget in limits.items() if budget is not None
         }
         self._on_expiry = on_expiry
-        self._outer = CURRENT_CLOCK.get()
+        self._around = [clock for clock in (parent, CURRENT_CLOCK.get()) if clock is not None]
         self._waiting = 0
         self._timers: dict[InterruptReason, asyncio.TimerHandle] = {}
         self._is_running = self._has_ended = False
@@ -68,11 +71,13 @@ class WorkClock:
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
-        """Pause this clock and the outer one while the block runs."""
+        """Pause this clock and those around it while the block runs."""
         self._waiting += 1
         self._pause()
         try:
-            with nullcontext() if self._outer is None else self._outer.waiting_for_person():
+            with ExitStack() as stack:
+                for around in self._around:
+                    stack.enter_context(around.waiting_for_person())
                 yield
         finally:
             self._waiting -= 1

@@ -11,7 +11,7 @@ from agenticx.permissions.explain import explain, explain_decider
 from agenticx.permissions.rules import Call, Rule
 from agenticx.permissions.trusted_files import Instructions
 from agenticx.permissions.verdict import PermissionMode, Verdict, decide
-from agenticx.runtime.user_requests.confirm_digest import confirm_digest, jsonable
+from agenticx.runtime.calls.assessing import bind_call
 from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Tool
 from agenticx.tools.context import ToolContext
@@ -54,8 +54,6 @@ def describe_call(tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     Raises `InvalidArguments`, and `ToolError` for a call that the tool itself refuses.
     """
     name, valid = tool.schema.name, tool.validate(arguments)
-    assessment, plain = checked_assessment(tool.assess(valid, context), name), jsonable(valid)
+    assessment = checked_assessment(tool.assess(valid, context), name)
     assessment = assess_deletion(assessment, name, valid, context.workspace)
-    digest = confirm_digest(name, plain, assessment.binding)
-    workspace = context.workspace.resolve()
-    return Call(tool=name, assessment=assessment, arguments=plain, workspace=workspace, digest=digest)
+    return bind_call(Call(tool=name, assessment=assessment, arguments=valid, workspace=context.workspace.resolve()))

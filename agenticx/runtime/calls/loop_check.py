@@ -46,7 +46,8 @@ async def check_for_loop(turn: Turn, calls: Sequence[ToolCall], outcomes: Sequen
         raise LoopStopped(f"The turn was ended because {verdict.text}.", verdict.detector)
     data = {"text": f"Loop warning: {verdict.text}.", "code": "loop_warning", "fatal": False}
     turn.emit(EventType.ERROR, data | {"detector": verdict.detector})
-    turn.append_reminder(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
+    advice = "Try something else, or answer with what you have and say what is missing."
+    turn.history.append_reminder(f"{verdict.text}. {advice}")
 
 
 def _record(loops: LoopDetector, calls: Sequence[RecordedCall], handoffs: Sequence[ToolCall], text: str) -> None:

@@ -20,13 +20,17 @@ from itertools import groupby
 from typing import Any
 
 from agenticx import user_code
+from agenticx.attachments import Attachment
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, CallBlocked, HookFailed, InvalidArguments, ToolError, UserCodeError
 from agenticx.logs import get_logger
-from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text
-from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
+from agenticx.messages import ToolCall, ToolMessage, ToolOutcome, clean_text, is_from_user
+from agenticx.runtime.calls.asking import Asker, close_resumed
+from agenticx.runtime.calls.assessing import CallAssessor
+from agenticx.runtime.calls.authorization import authorize
 from agenticx.runtime.calls.concurrency import Slot, slots
 from agenticx.runtime.calls.loop_watchdog import watched
+from agenticx.runtime.calls.questions import ask_for_call
 from agenticx.runtime.calls.result_rendering import (
     is_large,
     reject_unfinished,
@@ -34,16 +38,25 @@ from agenticx.runtime.calls.result_rendering import (
     render_value_async,
     truncate,
 )
-from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
+from agenticx.runtime.calls.validation import (
+    NO_VALUE,
+    CallOutcome,
+    CallRefused,
+    PendingCall,
+    ValidatedArguments,
+    read_call,
+)
 from agenticx.runtime.events import TOOL_EVENTS, EventType, check_payload
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult, TurnChange
+from agenticx.runtime.user_requests.edited_arguments import with_edited_arguments
 from agenticx.sandbox.options import sandbox_options
 from agenticx.settings import Settings
-from agenticx.threads import run_sized
+from agenticx.threads import retrieve_exception, run_sized
 from agenticx.tools.base import Tool, ToolOutput, is_untrusted, runs_in_thread
 from agenticx.tools.context import SettleCost, ToolContext
+from agenticx.tools.result_data import details_to_json
 
 __all__ = ["CallOutcome", "ToolCalls"]
 
@@ -59,7 +72,6 @@ _log = get_logger(__name__)
 class ToolCalls:
     """The runner of a turn's calls; a frozen set of collaborators."""
 
-    authorizer: CallAuthorizer
     settings: Settings
     clock: Clock
 
@@ -76,7 +88,7 @@ class ToolCalls:
 
     def cancel(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
         """Answer the calls of an interrupted turn that was stopped before it went on."""
-        self.authorizer.close_resumed(turn)
+        close_resumed(turn)
         for pending in [PendingCall(call, call.arguments) for call in calls]:
             self._answer(turn, pending, self._outcome_at_end(turn, pending), [])
 
@@ -100,7 +112,7 @@ class ToolCalls:
                 await self._run_group(turn, group, outcomes)
         finally:
             if len(outcomes) < len(pending_calls):
-                self.authorizer.close_resumed(turn)
+                close_resumed(turn)
             for pending in pending_calls[len(outcomes) :]:
                 self._answer(turn, pending, self._outcome_at_end(turn, pending), outcomes)
         turn.enter("observing")
@@ -138,8 +150,8 @@ class ToolCalls:
             if unfinished:
                 await asyncio.wait(unfinished, timeout=2 * user_code.GRACE_SECONDS)
             for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.exception()
+                if task.done():
+                    retrieve_exception(task)
 
     async def _run_one(self, turn: Turn, pending: PendingCall, slot: Slot) -> CallOutcome:
         try:
@@ -148,7 +160,7 @@ class ToolCalls:
                 await turn.poll_backoff.wait(pending.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
             await slot.acquire()
             pending.outcome = await self._run_steps(turn, pending, slot)
-            self.authorizer.close_resumed(turn, "restart", pending.call.id)  # of a call that is refused now
+            close_resumed(turn, "restart", pending.call.id)  # of a call that is refused now
             return pending.outcome
         finally:
             slot.close()
@@ -158,10 +170,12 @@ class ToolCalls:
             return pending.problem
         assert pending.tool is not None
         assert pending.arguments is not None
-        if "before_tool_call" in turn.hooks.overridden:
+        if "before_tool_call" in turn.agent.hooks.overridden:
             name = pending.tool.schema.name
             try:
-                block = await turn.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context(pending.call))
+                block = await turn.agent.hooks.run_before_tool_call(
+                    name, pending.arguments, turn.hook_context(pending.call)
+                )
             except HookFailed as exc:
                 turn.report_hook_failure(exc)
                 return CallOutcome(f"Blocked: {exc}", "blocked")
@@ -169,18 +183,35 @@ class ToolCalls:
                 return CallOutcome(f"Blocked: {block.reason}", "blocked")
         context = self._context(turn, pending)
         try:
-            permitted = await self.authorizer.authorize(turn, pending, context, slot)
+            permitted = await self._answer_or_authorize(turn, pending, context, slot)
         except CallRefused as exc:
             return CallOutcome(str(exc), exc.outcome, sources=exc.sources)
         slot.mark_asked()
         if isinstance(permitted, CallOutcome):
             return await self._run_after_hooks(turn, pending, permitted)
+        pending.arguments, pending.edited, pending.rules = permitted.arguments, permitted.edited, permitted.rules
         pending.repaired = pending.repaired or permitted.repaired
         context = replace(context, permitted_risk=permitted.risk)
         outcome = await self._execute(turn, pending, pending.tool, permitted.arguments, context)
         if turn.is_read_only(pending.call):
             turn.poll_backoff.record(pending.call, outcome.text, now=self.clock.monotonic(), round_number=turn.round)
         return await self._run_after_hooks(turn, pending, outcome)
+
+    async def _answer_or_authorize(
+        self, turn: Turn, pending: PendingCall, context: ToolContext, slot: Slot
+    ) -> CallOutcome | ValidatedArguments:
+        """Return the user's answer to a call that is a question, else the arguments with which the call may run.
+
+        Raises `CallRefused`.
+        """
+        assert pending.tool is not None
+        assert pending.arguments is not None
+        async with Asker(turn, slot, turn.resumed_requests.pop(pending.call.id, None)) as asker:
+            assessor = CallAssessor(turn, pending.tool, context)
+            assessment = await assessor.assess(pending.arguments)
+            if assessment.asks is not None:
+                return await ask_for_call(turn, pending, assessment.asks, asker)
+            return await authorize(pending.arguments, assessment, assessor, asker)
 
     async def _execute(
         self, turn: Turn, pending: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
@@ -199,7 +230,7 @@ class ToolCalls:
         if pending.failure is not None:
             raise pending.failure
         if turn.session.state.plan != plan:
-            turn.keep_sources()
+            turn.sources.keep()
         return outcome
 
     def _tool_body(
@@ -218,23 +249,29 @@ class ToolCalls:
                     value = await reject_unfinished(await value if isawaitable(value) else value)
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
-                returned = pending.partial if late else pending.value
-                returned.append(value)
+                pending.keep(value, late=late)
                 effect = await value.tool_result(turn.agents) if isinstance(value, TurnChange) else None
                 if effect is not None:
-                    returned[:] = [effect]
+                    pending.keep(effect, late=late)
                 output = await render_value_async(value if effect is None else effect.text, limit)
                 if late:
-                    pending.partial[:] = [replace(output, attachments=())]
-                return CallOutcome(output.text, "ok", output.truncated, effect, output.sources, output.attachments)
+                    pending.partial = replace(output, attachments=())
+                return CallOutcome(
+                    output.text,
+                    truncated=output.truncated,
+                    effect=effect,
+                    sources=output.sources,
+                    attachments=output.attachments,
+                    details=output.details,
+                )
             except InvalidArguments as exc:
                 text, truncated = truncate(f"Invalid arguments: {exc}", limit)
-                return CallOutcome(text, "invalid_arguments", truncated)
+                return CallOutcome(text, "invalid_arguments", truncated=truncated)
             except AgenticXError as exc:
                 text, truncated = truncate(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
                 outcome: ToolOutcome = "blocked" if isinstance(exc, CallBlocked) else "error"
                 sources = exc.sources if isinstance(exc, ToolError) else ()
-                return CallOutcome(text, outcome, truncated, sources=sources)
+                return CallOutcome(text, outcome, truncated=truncated, sources=sources)
 
         return body
 
@@ -258,12 +295,12 @@ class ToolCalls:
 
     def _with_partial(self, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """Add to `outcome` the output that the tool had so far; a large value only if it is rendered already."""
-        if not pending.partial or is_large(pending.partial[0]):
+        if pending.partial is NO_VALUE or is_large(pending.partial):
             return outcome
         try:
             output: ToolOutput = user_code.call_sync(
                 render_value,
-                pending.partial[0],
+                pending.partial,
                 self.settings.tool_result_chars,
                 what=f"the output of {pending.call.name!r}",
             )
@@ -273,13 +310,13 @@ class ToolCalls:
 
     async def _run_after_hooks(self, turn: Turn, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """Return the result as the after_tool_call hooks leave it."""
-        if "after_tool_call" not in turn.hooks.overridden:
+        if "after_tool_call" not in turn.agent.hooks.overridden:
             return outcome
         assert pending.tool is not None
         assert pending.arguments is not None
         name = pending.tool.schema.name
         try:
-            text = await turn.hooks.run_after_tool_call(
+            text = await turn.agent.hooks.run_after_tool_call(
                 name, pending.arguments, outcome.text, turn.hook_context(pending.call)
             )
         except HookFailed as exc:
@@ -288,7 +325,7 @@ class ToolCalls:
         if text == outcome.text:
             return outcome
         text, truncated = truncate(text, self.settings.tool_result_chars)
-        return replace(outcome, text=text, truncated=outcome.truncated or truncated, attachments=())
+        return replace(outcome, text=text, truncated=outcome.truncated or truncated, attachments=(), details=None)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -296,9 +333,12 @@ class ToolCalls:
         pending.closed = True
         if outcome.effect is not None and (obstacle := turn.apply_result(outcome.effect)) is not None:
             outcome = CallOutcome(f"Blocked: {obstacle}.", "blocked")
-        text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
+        text = outcome.text
+        if pending.edited is not None and pending.started is not None:
+            text = with_edited_arguments(text, pending.edited)
+        text = clean_text(text)  # reasons of hooks and gates are untrusted text
         own = [pending.call.name] if _has_foreign_result(pending) and not outcome.sources else []
-        sources = tuple(dict.fromkeys([*outcome.sources, *own, *turn.take_child_sources()]))
+        sources = tuple(dict.fromkeys([*outcome.sources, *own, *turn.sources.take_child_sources()]))
         data: dict[str, Any] = {
             "tool_call_id": pending.call.id,
             "name": pending.call.name,
@@ -313,12 +353,16 @@ class ToolCalls:
             data["truncated"] = True
         if pending.repaired:
             data["repaired"] = True
+        if pending.rules:
+            data["allowed_by"] = [rule.to_json() for rule in pending.rules]
         if outcome.attachments:
             data["attachments"] = [dict(file.summary) for file in outcome.attachments]
+        if outcome.details is not None:
+            data["data"] = details_to_json(outcome.details)
         if sources:
             data |= {"untrusted": True, "sources": list(sources)}
-        turn.drop_previews([pending.call.id])
-        turn.append(
+        turn.artifact_events.drop_previews([pending.call.id])
+        turn.history.append(
             ToolMessage(
                 tool_call_id=pending.call.id,
                 name=pending.call.name,
@@ -338,18 +382,17 @@ class ToolCalls:
         """
         if pending.outcome is not None:
             return pending.outcome
-        if pending.value and "after_tool_call" in turn.hooks.overridden:
+        if pending.value is not NO_VALUE and "after_tool_call" in turn.agent.hooks.overridden:
             return CallOutcome(NOT_REVIEWED, "cancelled")
-        if pending.value:
-            value = pending.value[0]
+        if (value := pending.value) is not NO_VALUE:
             value = value.text if isinstance(value, ToolResult) else value
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
             text, truncated = truncate(text, self.settings.tool_result_chars)
-            return CallOutcome(text, "ok", truncated)
+            return CallOutcome(text, truncated=truncated)
         if pending.problem is not None or pending.started is None:
             return pending.problem or CallOutcome(NOT_STARTED, "cancelled")
         cancelled = CallOutcome(CANCELLED, "cancelled")
-        return cancelled if "after_tool_call" in turn.hooks.overridden else self._with_partial(pending, cancelled)
+        return cancelled if "after_tool_call" in turn.agent.hooks.overridden else self._with_partial(pending, cancelled)
 
     # --- events of a running tool ---------------------------------------------------------------------------------
 
@@ -367,11 +410,15 @@ class ToolCalls:
             on_loop(put, *self._tool_event(pending, type_, payload))
 
         def put(event_type: EventType, data: dict[str, Any]) -> None:
-            if not pending.closed:
+            if pending.closed:
+                return
+            if event_type is EventType.ARTIFACT:
+                turn.artifact_events.emit(data)
+            else:
                 turn.emit(event_type, data)
 
         def reserve_cost(name: str, cost_usd: Decimal | None) -> SettleCost:
-            return partial(on_loop, turn.reserve_cost(name, cost_usd))
+            return partial(on_loop, turn.usage.reserve_cost(name, cost_usd))
 
         async def started(process: Mapping[str, Any]) -> None:
             try:
@@ -395,9 +442,9 @@ class ToolCalls:
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
             reserve_cost=reserve_cost,
-            attachments=turn.attached_files,
+            attachments=partial(_attached_files, turn),
             artifacts=turn.session.artifacts,
-            preview=turn.previews.get(pending.call.id),
+            preview=turn.artifact_events.previews.get(pending.call.id),
             raise_if_stopped=partial(_raise_if_stopped, turn, pending),
             sandbox=sandbox_options(self.settings),
         )
@@ -436,6 +483,12 @@ class ToolCalls:
         return _ProgressTimer(
             self.clock.real(PROGRESS_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(pending))
         )
+
+
+def _attached_files(turn: Turn) -> Sequence[Attachment]:
+    """Return the files that the user attached to the conversation and its ancestors', newest first."""
+    messages = (message for one in turn.lineage for message in reversed(one.session.messages))
+    return [file for message in messages if is_from_user(message) for file in message.attachments]
 
 
 def _add_background_task(turn: Turn, on_loop: Callable[..., None], work: Coroutine[Any, Any, None]) -> None:

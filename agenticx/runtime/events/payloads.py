@@ -17,11 +17,14 @@ __all__ = [
     "ArtifactData",
     "AttachmentData",
     "CitationData",
+    "CommandEndData",
     "CompactionData",
     "ConfirmContextData",
     "ConfirmRequiredData",
     "ConfirmResponseData",
     "ErrorData",
+    "FileEditData",
+    "FileExtractData",
     "FinalData",
     "FinalUsageData",
     "HandoffData",
@@ -172,6 +175,37 @@ class ToolProgressData(TypedDict):
     ]
 
 
+class FileEditData(TypedDict):
+    """A file that the call has changed; `added` and `removed` count the lines of the whole diff, also of a cut one."""
+
+    kind: Annotated[Literal["edit"], Field(description="The file was written or edited.")]
+    path: Annotated[str, Field(description="The path of the file, relative to the workspace.")]
+    diff: Annotated[str, Field(description="The change as a unified diff, empty for a file that is not text.")]
+    added: Annotated[int, Field(description="The number of added lines.")]
+    removed: Annotated[int, Field(description="The number of removed lines.")]
+    diff_cut: Annotated[bool, Field(description="True if the diff is longer than it is shown.")]
+    unchanged_below: NotRequired[
+        Annotated[int, Field(description="The number of unchanged lines after the last one of the whole diff.")]
+    ]
+
+
+class CommandEndData(TypedDict):
+    """The end of a command."""
+
+    kind: Annotated[Literal["command"], Field(description="A command was run.")]
+    exit_code: Annotated[int | None, Field(description="The exit code; null if a signal ended the command.")]
+    cwd: Annotated[str, Field(description="The folder in which it ran.")]
+
+
+class FileExtractData(TypedDict):
+    """The lines of a file that the call has read."""
+
+    kind: Annotated[Literal["read"], Field(description="A file was read.")]
+    path: Annotated[str, Field(description="The path of the file, relative to the workspace.")]
+    line_start: Annotated[int, Field(description="The first line, from 1.")]
+    lines: Annotated[int, Field(description="The number of lines.")]
+
+
 class ToolResultData(TypedDict):
     tool_call_id: _CallId
     name: _ToolName
@@ -190,9 +224,21 @@ class ToolResultData(TypedDict):
             Field(description="True if arguments had to be converted to fit the schema, such as a number in quotes."),
         ]
     ]
+    allowed_by: NotRequired[
+        Annotated[
+            list[dict[str, Any]],
+            Field(description="The rules of the user that allowed the call, so that nobody was asked."),
+        ]
+    ]
     attachments: NotRequired[
         Annotated[
             list[AttachmentData], Field(description="The images and files of the result; the model gets them too.")
+        ]
+    ]
+    data: NotRequired[
+        Annotated[
+            FileEditData | CommandEndData | FileExtractData,
+            Field(discriminator="kind", description="The result of a tool that comes with AgenticX, for clients."),
         ]
     ]
     untrusted: NotRequired[
@@ -233,8 +279,13 @@ class ConfirmContextData(TypedDict):
         Annotated[dict[str, Any], Field(description="A rule that covers exactly this call, to be stored instead.")]
     ]
     command: NotRequired[Annotated[str, Field(description="The command, if the call runs one.")]]
+    cwd: NotRequired[Annotated[str, Field(description="The folder in which the command runs.")]]
     path: NotRequired[Annotated[str, Field(description="The path, if the call changes a file.")]]
     diff: NotRequired[Annotated[str, Field(description="The change of the file as a unified diff.")]]
+    diff_cut: NotRequired[Annotated[bool, Field(description="True if the diff is longer than it is shown.")]]
+    unchanged_below: NotRequired[
+        Annotated[int, Field(description="How many unchanged lines follow the whole diff; absent if none do.")]
+    ]
     sandboxed: NotRequired[
         Annotated[
             Literal["bubblewrap", "landlock", False],
@@ -324,9 +375,9 @@ class UsageData(TypedDict):
 class StallData(TypedDict):
     """The payload of `stall`: a wait that takes longer than usual, a retry, or an expired clock.
 
-    If `action` is `retrying`, `reason` is the failure and `model` the model that is called next, possibly a fallback.
-    `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated, because its last result,
-    `elapsed_seconds` ago, was unchanged.
+    If `action` is `retrying`, `reason` is the failure, `code` its error code, and `model` the model that is called
+    next, possibly a fallback. `{tool, waiting}` is the wait of `limit_seconds` before a call is
+    repeated, because its last result, `elapsed_seconds` ago, was unchanged.
     """
 
     phase: Annotated[
@@ -343,6 +394,7 @@ class StallData(TypedDict):
     ]
     retry_at: NotRequired[Annotated[str, Field(description="The time of the next try, in RFC 3339.")]]
     reason: NotRequired[Annotated[str, Field(description="Why there is another try.")]]
+    code: NotRequired[Annotated[str, Field(description="The error code of that failure.")]]
     model: NotRequired[Annotated[str, Field(description="The model that is called next.")]]
 
 
@@ -350,7 +402,7 @@ class QueuedData(TypedDict):
     """The payload of `queued` and `handed_back`.
 
     `turn_id` is the turn that the message will begin, or the running one that is to receive it. If the running turn
-    ends first, the message is queued again, for a turn of its own.
+    ends first, the message is queued again, for a turn of its own; so is one that the user has changed.
     """
 
     turn_id: Annotated[
@@ -360,6 +412,13 @@ class QueuedData(TypedDict):
     input: Annotated[str, Field(description="The text of the message.")]
     attachments: NotRequired[_Attachments]
     client_turn_id: NotRequired[_ClientTurnId]
+    removed: NotRequired[Annotated[bool, Field(description="True if the user removed the message.")]]
+    former_turn_id: NotRequired[
+        Annotated[
+            str,
+            Field(description="The turn that the message was to begin: it never begins, as the user had it read now."),
+        ]
+    ]
 
 
 class SteeredData(TypedDict):

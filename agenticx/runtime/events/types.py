@@ -51,6 +51,7 @@ __all__ = [
     "DELTAS",
     "EVENT_CLASSES",
     "LOGGED_EVENTS",
+    "OWNER_CLOSED",
     "PAYLOADS",
     "REQUEST_EVENTS",
     "TEAM_REPLAY_EVENTS",
@@ -100,7 +101,7 @@ __all__ = [
 
 
 class EventType(StrEnum):
-    """The types of events; the first fifteen names are those of the published `AgentRuntime`."""
+    """The types of events; the published `AgentRuntime` has the first fifteen names."""
 
     ROUND_START = "round_start"
     TOKEN = "token"
@@ -282,11 +283,14 @@ class ConfirmRequiredEvent(_TypedEvent[Literal["confirm_required"], ConfirmRequi
     def _answer_with(self, approved: bool, reason: str | None) -> None:
         answer: Callable[[bool, str | None], None] | None = getattr(self, "_answer", None)
         if answer is None:
-            raise AgenticXError(
-                "only a confirm_required of `async with agent.stream(...) as turn` has approve and deny; elsewhere "
-                "answer by the gate, such as AsyncConfirmGate.resolve, or by hub.answer"
-            )
+            raise AgenticXError(_NOT_IN_STREAM.format("confirm_required", "approve and deny", "resolve"))
         answer(approved, reason)
+
+
+_NOT_IN_STREAM = (
+    "only a {} of `async with agent.stream(...) as turn` has {}; elsewhere answer by the gate, such as "
+    "AsyncConfirmGate.{}, or by hub.answer"
+)
 
 
 class ConfirmResponseEvent(_TypedEvent[Literal["confirm_response"], ConfirmResponseData]):
@@ -372,8 +376,27 @@ class ToolProgressEvent(_TypedEvent[Literal["tool_progress"], ToolProgressData])
 
 
 class QuestionAskedEvent(_TypedEvent[Literal["question_asked"], QuestionAskedData]):
-    __slots__ = ()
+    """A question of an agent. One that `Agent.stream` yields can be answered by its method."""
+
+    __slots__ = ("_answer",)
     asks = True
+
+    def answer(self, text: str) -> None:
+        """Answer the question, by one of its options or in other words.
+
+        Raises `AgenticXError` outside of the running stream of an agent that yielded the event.
+        """
+        check_str("text", text)
+        answer: Callable[[str], None] | None = getattr(self, "_answer", None)
+        if answer is None:
+            raise AgenticXError(_NOT_IN_STREAM.format("question_asked", "answer", "answer_question"))
+        answer(text)
+
+    def answered_by(self, answer: Callable[[str], None]) -> QuestionAskedEvent:
+        """Return the event with a function that is called with its answer."""
+        event = QuestionAskedEvent(self.type, self.data, self.agent_id, self.turn_id)  # type: ignore[arg-type]
+        object.__setattr__(event, "_answer", answer)
+        return event
 
 
 class QuestionAnsweredEvent(_TypedEvent[Literal["question_answered"], QuestionAnsweredData]):
@@ -516,7 +539,10 @@ ANSWERING_EVENTS = _types_with("answers")
 TRANSCRIPT_EVENTS = _types_with("is_in_transcript")
 TEAM_REPLAY_EVENTS = _types_with("is_in_team_replay")
 REQUEST_EVENTS = ASKING_EVENTS | ANSWERING_EVENTS
-"""The events that ask the user, and those with the answers; each has the `id` of the request."""
+"""The events that ask the user, and the events with the answers; each has the `id` of the request."""
+
+OWNER_CLOSED = "the program that ran the turn was closed"
+"""The text of the event `error` with the code "stopped" of a turn that nobody stopped: its hub was closed."""
 
 
 def is_terminal(type_: str, data: Mapping[str, Any]) -> bool:

@@ -38,14 +38,20 @@ class ConfirmGate(ABC):
     gate counts as no.
 
     Implement `request_answer` too (or `ask_question`, with ids and expiry) if there is a user who can be asked in the
-    agent's words (`ask_user`). Without an answer, be it for a time-out or an exception, the model is told so and the
-    turn goes on.
+    agent's words (`ask_user`); else an agent with this gate has its questions put to the user by the gate of its turn.
+    Without an answer, be it for a time-out or an exception, the model is told so and the turn goes on.
     """
 
     @property
     def is_given(self) -> bool:
         """False for the gate of an application that gave none: calls of undeclared risk run unasked there."""
         return True
+
+    @property
+    def answers_questions(self) -> bool:
+        """True if the gate puts the agent's own questions to somebody; else the gate of the turn does."""
+        own = type(self)
+        return (own.request_answer, own.ask_question) != (ConfirmGate.request_answer, ConfirmGate.ask_question)
 
     @abstractmethod
     def request_confirm(

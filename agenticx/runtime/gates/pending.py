@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from agenticx.argument_types import check_int, check_str, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.runtime.gates.base import ConfirmGate
@@ -29,6 +30,7 @@ __all__ = ["AsyncConfirmGate"]
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
+@explain_calls
 @dataclass
 class AsyncConfirmGate(ConfirmGate):
     """A gate whose requests wait as futures until `resolve` is called: by a server's route, a test or a window.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from io import UnsupportedOperation
 from typing import Any
 
 from agenticx.argument_types import check_callable
+from agenticx.call_errors import explain_calls
 from agenticx.logs import get_logger
 from agenticx.messages import MAIN_AGENT
 from agenticx.runtime.gates.base import ConfirmGate
@@ -24,7 +27,7 @@ from agenticx.runtime.user_requests.requests import (
 )
 from agenticx.threads import start_thread
 
-__all__ = ["DefaultConfirmGate", "SyncConfirmGate", "discard_typed_ahead"]
+__all__ = ["DefaultConfirmGate", "SyncConfirmGate", "discard_typed_ahead", "has_typed_more"]
 
 _log = get_logger(__name__)
 
@@ -42,8 +45,9 @@ def _asked_by(request: UserRequest) -> Generator[None]:
         _ASKING.reset(token)
 
 
+@explain_calls
 class SyncConfirmGate(ConfirmGate):
-    """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
+    """A gate that asks at the terminal: y or yes approves, anything else (several lines, end of input) denies.
 
     If standard input is a pipe or a file, its lines are the answers.
     A confirmation shows the call, with long texts shortened, and the agent if it is not the main one; none
@@ -168,10 +172,12 @@ def _read_line(prompt: str) -> str:
     discard_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:
+    lines = [sys.stdin.readline()]
+    while lines[-1] and has_typed_more():  # one answer, so that its first line alone is none
+        lines.append(sys.stdin.readline())
+    if not lines[0]:
         raise EOFError
-    return line
+    return "".join(lines)
 
 
 def discard_typed_ahead() -> None:
@@ -182,5 +188,26 @@ def discard_typed_ahead() -> None:
         import termios
     except ImportError:  # Windows
         return
-    with suppress(termios.error):
+    with suppress(termios.error, UnsupportedOperation):  # of a stream without a descriptor, as in an IDE
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def has_typed_more() -> bool:
+    """Return whether a terminal has more input than the lines that were read: they are the beginning of a paste."""
+    if not sys.stdin.isatty():
+        return False
+    try:
+        import termios
+    except ImportError:  # Windows
+        return False
+    try:
+        descriptor = sys.stdin.fileno()
+        attributes = termios.tcgetattr(descriptor)
+        without_lines = [*attributes[:3], attributes[3] & ~termios.ICANON, *attributes[4:]]
+        termios.tcsetattr(descriptor, termios.TCSANOW, without_lines)  # otherwise a line without its end is not there
+        try:
+            return bool(select.select([descriptor], [], [], 0)[0])
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+    except (termios.error, UnsupportedOperation):  # it was closed, or has no descriptor, as in an IDE
+        return False

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentHook", "Block", "HookContext", "HookRegistry"]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.runtime.hooks.base": ["AgentHook", "Block", "HookContext"],

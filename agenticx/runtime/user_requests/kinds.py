@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, get_args
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError
 from agenticx.messages import clean_text
-from agenticx.permissions.kinds import Offer, is_narrower
+from agenticx.permissions.offers import Offer, is_narrower
 from agenticx.permissions.rules import Rule, with_scope
 from agenticx.runtime.events import EventType
 from agenticx.runtime.user_requests.confirm_digest import jsonable

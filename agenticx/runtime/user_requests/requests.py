@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+from agenticx.call_errors import explain_calls
 from agenticx.errors import AgenticXError
 from agenticx.messages import MAIN_AGENT
 from agenticx.permissions.rules import Rule
 from agenticx.tools.base import Risk
 
 __all__ = [
+    "ASKED_ANEW",
     "GIVEN_BY",
     "AnsweredBy",
     "ConfirmAnswer",
@@ -35,6 +37,9 @@ AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
 
 GIVEN_BY: tuple[AnsweredBy, ...] = ("user", "policy")
 """The values of `by` in answers that were given; a request with another one was closed without an answer."""
+
+ASKED_ANEW = "The reasons for the question have changed: it is asked anew."
+"""The reason in the answer that closes a confirmation in favour of another one about the same call."""
 
 Remember = Literal["once", "session", "always"]
 
@@ -73,7 +78,8 @@ class ConfirmRequest:
 
     `tool`, `arguments`, `risk`, `reasons`, `decided_by` and, where it has them, `command`, `path` and `diff` describe
     the call; `rules` and `exact_rule` are what a yes can store. All are in `context`, the payload of
-    `confirm_required.context`. `digest` covers the tool, its arguments and
+    `confirm_required.context`. `arguments` are those that the model gave, without the defaults of the function:
+    `request.arguments.get("n", 1)` reads one that the model may leave out. `digest` covers the tool, its arguments and
     all that the tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path`
     has the ids of the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
     """
@@ -99,7 +105,7 @@ class ConfirmRequest:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of the call, as JSON values."""
+        """The arguments that the model gave, as JSON values; the function's defaults are not among them."""
         return self.context.get("arguments", {})
 
     @property
@@ -144,6 +150,7 @@ class ConfirmRequest:
         return self.context.get("diff")
 
 
+@explain_calls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmAnswer:
     """A decision. `arguments` replaces the call's own; they are validated and assessed again.
@@ -190,6 +197,7 @@ class QuestionRequest:
         return ""
 
 
+@explain_calls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAnswer:
     """The user's answer; an empty one is none, for the reason that `by` names.

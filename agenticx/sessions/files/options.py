@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Literal
 
 from agenticx.errors import AgenticXError
-from agenticx.foreign_text import MATERIAL, frame_text, one_line
 from agenticx.runtime import Session
 from agenticx.runtime.events import ErrorEvent, FinalEvent, UsageEvent
 from agenticx.runtime.session import Option
@@ -20,6 +19,7 @@ from agenticx.sessions.log.tool_state import Parts, load_files
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.tools.artifacts.files import Artifacts, UnknownArtifact, is_image_type
+from agenticx.untrusted_text import MATERIAL, frame_text, one_line
 
 __all__ = [
     "OptionNotDone",
@@ -49,7 +49,7 @@ _TYPES = frozenset({"final", "error", "usage"})
 class OptionState:
     """The state of an option; `reason` says why it is not done.
 
-    `cost_usd` is what its model calls have cost, None if no price is known.
+    `cost_usd` is the cost of its model calls, None if no price is known.
     """
 
     state: Literal["running", "done", "failed", "stopped", "interrupted"]
@@ -67,7 +67,7 @@ def find_option(options: Sequence[Option], number: int) -> Option:
 
 
 async def pick_text(option: Option) -> str:
-    """Return what the model is told of a pick, with the files as far as there is room, so that it can edit them."""
+    """Return the message to the model about a pick, with the files that it can edit as far as there is room."""
     artifacts, room = option.artifacts, _SHOWN_BYTES
     parts = [f"[options] Option {option.number} goes on."]
     if files := artifacts.summary():
@@ -110,7 +110,7 @@ def fork_options(session: Session, turn_ids: Mapping[str, str]) -> None:
 async def option_states(
     log: SessionLog, session_id: str, turn_ids: Collection[str], *, running: Collection[str]
 ) -> dict[str, OptionState]:
-    """Return how the options with these turns stand; those of `running` without an end still run.
+    """Return the states of the options with these turns; a turn of `running` without an end still runs.
 
     Raises `DamagedData`.
     """

@@ -2,8 +2,8 @@
 
 Each file's edits record its content before and after. A file with any other content was changed outside this
 conversation since, and is not touched. If an edit does not begin with the content that the previous one left, the file
-was changed outside in between: undoing stops at that change. A content with parts of two others, as a crash in the
-middle of a write in place leaves it, counts as the one that was to be written. Edits are redone only if a rewind undid
+was changed outside in between: undoing stops at that change. A crash in the middle of a write in place leaves parts of
+the old and the new content: such a mixture counts as the new content. Edits are redone only if a rewind undid
 them: a file that was put back from outside before the rewind stays as it is. A file outside the session's workspace is
 restored by the same rules in the folder that was recorded with its edit, if that is still a vault of notes.
 """
@@ -133,9 +133,9 @@ async def restore_files(
     """Undo the edits of the calls `undone` and redo those of the calls `redone`, each file as far as possible.
 
     The facts `began` are stored before the first one is changed. Files outside the workspace are restored only in
-    `note_folders`, those of the vaults there are. Files in the folders `private` are neither changed nor read. Files of
-    a host that is not `is_here` are left. Raises `DamagedData`, with nothing changed, if the changes of files cannot be
-    read; and another `StoreError` if one cannot be recorded: that file and those after it are not changed.
+    `note_folders`, the folders of the vaults. Files in the folders `private` are neither changed nor read, and files of
+    a host that is not `is_here` are not changed. Raises `DamagedData`, with nothing changed, if the changes of files
+    cannot be read; and another `StoreError` if a change cannot be recorded: that file and all after it stay unchanged.
     """
     if not undone and not redone:
         return []
@@ -196,7 +196,7 @@ def _plan_file(path: str, changes: Sequence[FileChange], undone: Collection[str]
 
 
 def _distinct_edits(edits: Sequence[FileEdited]) -> list[FileEdited]:
-    """Return the edits without those that were recorded again because their file could only be written in place."""
+    """Return the edits without second records, which are made if a file can only be written in place."""
     return [edit for last, edit in zip([None, *edits], edits, strict=False) if not _is_repeated(edit, last)]
 
 
@@ -278,7 +278,7 @@ def _display_path(path: str, workspace: Path) -> str:
 def _check(
     root: Path, plan: _FilePlan, private: Collection[Path], writes: Sequence[tuple[bytes, bytes]]
 ) -> _Change | RestoredFile:
-    """Return the change to make to the file, or the outcome for one that is not changed; raise `ToolError`.
+    """Return the change to make to the file, or the outcome if it is not to be changed; raise `ToolError`.
 
     `writes` are contents, before and after, of writes in place that a crash may have cut off.
     """
@@ -309,8 +309,8 @@ _PAGE_BYTES = 4_096
 def _is_cut_off(content: bytes, writes: Sequence[tuple[bytes, bytes]]) -> bool:
     """Return whether writes in place, of new contents over old ones, may have left `content` when one was cut off.
 
-    Each page of it is then that of one of them, or begins with the new one and goes on with the old one: when a process
-    is killed, there is one such place in the file, but after a power failure any page may be the old one.
+    Each page is then old or new, or begins with the new content and goes on with the old one. A killed process leaves
+    one such place in the file; after a power failure any page may be old.
     """
     sizes = [len(part) for write in writes for part in write]
     if not sizes or not min(sizes) <= len(content) <= max(sizes):

@@ -24,7 +24,7 @@ from agenticx.sessions.files.changes import (
 )
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.records import Fact, FileEdited, FileFact, FileRewound
-from agenticx.sessions.store.base import Doubtful, Log
+from agenticx.sessions.store.base import Log, OutcomeUnknown
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, content_digest
 from agenticx.threads import run_in_thread
 
@@ -85,7 +85,7 @@ class SessionSnapshots:
             await asyncio.shield(self._track(self._cancel_edit(recording, edit)))
             raise
         except StoreError as exc:
-            if isinstance(exc, Doubtful):
+            if isinstance(exc, OutcomeUnknown):
                 await asyncio.shield(self._track(self._cancel_edit(recording, edit)))
             raise ToolError(f"nothing was changed, because a snapshot could not be stored: {exc}") from exc
 
@@ -108,9 +108,9 @@ class SessionSnapshots:
         """Record the reverse of an edit that is not made, unless it is known that the edit is not recorded."""
         await asyncio.wait({recording})
         try:
-            with suppress(Doubtful):
+            with suppress(OutcomeUnknown):
                 recording.result()
-            await self._commit([edit, reversed_edit(edit)])  # that of the edit is stored once, in either case
+            await self._commit([edit, reversed_edit(edit)])  # the record of the edit is stored once, in either case
         except AgenticXError as exc:
             _log.warning("file edit that is not made may be recorded", error=str(exc))
 

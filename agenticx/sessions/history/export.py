@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from agenticx.sessions.history.transcript import read_messages
@@ -37,13 +38,14 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
     """Return the conversation as Markdown: a heading per speaker, each call followed by its result.
 
     `messages` is its transcript. The text of messages is copied unchanged; arguments and results of tools are put in
-    fences that their content cannot close. An answer is followed by its citations as footnotes.
+    fences that their content cannot close. An answer is followed by its citations as footnotes. A participant's message
+    that only repeats the result of its handoff is left out.
     """
     parts = [f"# {_escape_line(record.name or 'Conversation')}", f"*{record.created_at}, `{record.id}`*"]
     results = {message["tool_call_id"]: message for message in messages if message["role"] == "tool"}
     speaker = ""
-    for message in messages:
-        if message["role"] == "tool":
+    for before, message in pairwise([{}, *messages]):
+        if message["role"] == "tool" or _repeats_handoff(message, before):
             continue
         if (name := message.get("sender", _HEADINGS[message["role"]])) != speaker:
             speaker = name
@@ -55,6 +57,12 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
         parts += _attached(message)
         parts += (_render_call(call, results.get(call["id"])) for call in message.get("tool_calls", ()))
     return "\n\n".join(parts) + "\n"
+
+
+def _repeats_handoff(message: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Return whether a participant's message says what the call of its handoff shows: its result, or the reason too."""
+    said = message["content"].split("\nReason: ", 1)[0]
+    return "sender" in message and before.get("role") == "tool" and before["content"] == said
 
 
 def _footnotes(citations: Sequence[dict[str, Any]]) -> Iterator[str]:

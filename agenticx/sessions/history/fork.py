@@ -34,7 +34,7 @@ from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.tool_state import decode_replacement_counts, encode_state, load_files, load_state
 from agenticx.sessions.log.turn_tree import TurnTree
 from agenticx.sessions.store.attachments import attachment_digests
-from agenticx.sessions.store.base import Doubtful, Log, Store, read_log_pages
+from agenticx.sessions.store.base import Log, OutcomeUnknown, Store, read_log_pages
 
 __all__ = ["fork", "forked_facts"]
 
@@ -100,7 +100,7 @@ async def fork(
     try:
         await store.create(record, initial_events=initial_events(), texts=texts, state=forked, facts=facts)
     except StoreError as exc:
-        if blobs is not None and not isinstance(exc, Doubtful):
+        if blobs is not None and not isinstance(exc, OutcomeUnknown):
             await blobs.forget(record.id)
         raise
     return record
@@ -202,7 +202,7 @@ class _LogCopy:
         return self._encode(event, None if turn_id is None else self.turn_id(turn_id), entry.ts)
 
     def _ends(self, turn_ids: Collection[str]) -> Iterator[StoredEvent]:
-        """Yield the events that end these open turns, those below others first."""
+        """Yield the events that end these open turns, child turns before their parents."""
         for turn in reversed([turn for turn in self._open.turns.values() if turn.id in turn_ids]):
             self._open.remove(turn.id)
             cut = InterruptedTurn(self._session_id, turn)

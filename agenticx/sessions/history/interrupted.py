@@ -18,6 +18,7 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedRequest, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitizing import OUTCOME_UNKNOWN
+from agenticx.runtime.user_requests.edited_arguments import edited_arguments, with_edited_arguments
 from agenticx.runtime.user_requests.kinds import kind_of_event
 from agenticx.runtime.user_requests.requests import AnsweredBy, UserAnswer
 from agenticx.sessions.log.events import asked_request, given_answer
@@ -49,7 +50,7 @@ class InterruptedTurn:
 
     @classmethod
     def with_facts(cls, session_id: str, turn: LoggedTurn, facts: Iterable[Fact]) -> InterruptedTurn:
-        """Return a turn with what these facts say of it."""
+        """Return a turn with the contents of its facts."""
         own = [fact for fact in facts if fact.turn_id == turn.id]
         begun = frozenset(fact.call_id for fact in own if isinstance(fact, CallBegan))
         answers = {fact.key: fact.answer for fact in own if isinstance(fact, RequestAnswered)}
@@ -126,7 +127,17 @@ class InterruptedTurn:
     def _call_outcome(self, call_id: str, idempotent: Callable[[str], bool]) -> tuple[str, ToolOutcome]:
         if call_id not in self.begun_calls:
             return NOT_BEGUN, "cancelled"
-        return _REPEATABLE if idempotent(self.turn.open_calls[call_id]) else OUTCOME_UNKNOWN, "unknown"
+        text = _REPEATABLE if idempotent(self.turn.open_calls[call_id]) else OUTCOME_UNKNOWN
+        edited = edited_arguments(self._confirmations(call_id))
+        return text if edited is None else with_edited_arguments(text, edited), "unknown"
+
+    def _confirmations(self, call_id: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+        """Yield for each confirmation of a call the arguments that were shown, and those given instead, if any."""
+        for id_, asked in self.turn.requests.items():
+            if asked.type == EventType.CONFIRM_REQUIRED and asked.data["context"].get("tool_call_id") == call_id:
+                response = self.turn.responses.get(id_)
+                given = None if response is None else response.data.get("arguments")
+                yield asked.data["context"]["arguments"], given
 
 
 def resume_point(
@@ -159,7 +170,7 @@ def resume_point(
 def child_resume_point(interrupted: InterruptedTurn, messages: list[Message]) -> ResumePoint | None:
     """Return where a child turn resumes, as `resume_point` does; None if impossible.
 
-    `messages` are its conversation at some time since its last reply; they become those that the log has.
+    `messages` are its conversation at some time since its last reply; they are completed from the log.
     """
     if interrupted.turn.askers != {interrupted.turn.agent_id}:
         return None
@@ -172,7 +183,7 @@ def child_resume_point(interrupted: InterruptedTurn, messages: list[Message]) ->
 def work_resume_point(interrupted: InterruptedTurn, children: Sequence[ResumedTurn]) -> ResumePoint | None:
     """Return where a turn with work resumes: where it, or one of the `children`, waits for a person; None if none do.
 
-    The `children` are all turns that are open below it.
+    The `children` are all of its open child turns, at any depth.
     """
     if interrupted.turn.round or interrupted.turn.open_calls or not (children or interrupted.waits_by_itself):
         return None

@@ -1,15 +1,15 @@
-"""The end of a session's log, folded without the part before it: what a page of its messages or turns needs."""
+"""The end of a session's log, folded without the part before it, for one page of messages or turns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from agenticx.runtime.events import TRANSCRIPT_EVENTS, EventType
 from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 
-__all__ = ["LogFold", "find_end", "fold_end"]
+__all__ = ["LogFold", "find_end", "find_event", "fold_end"]
 
 _FIRST_EVENTS = 1_024
 _GROWTH = 4
@@ -19,7 +19,7 @@ _SEARCHED_EVENTS = 4_096
 class LogFold(Protocol):
     """A fold of events of a session, in order."""
 
-    def feed(self, events: Iterable[StoredEvent], /) -> None: ...
+    def feed(self, events: Sequence[StoredEvent], /) -> None: ...
 
 
 FoldT = TypeVar("FoldT", bound=LogFold)
@@ -36,9 +36,9 @@ async def fold_end(
 ) -> FoldT:
     """Return a fold of the last events of a session, of `first_events` or more, that `is_enough`; else of all.
 
-    `fold` returns an empty fold; its argument is True for one of all events. A shorter one begins with the first event
-    of a root turn, and has the first event of each turn that it has others of. `until` is the last event, by default
-    that of the session. Raises `SessionNotFound`, `StoreError`.
+    `fold` returns an empty fold; its argument is True for a fold of all events. A shorter fold begins with the first
+    event of a root turn, and has the first event of each of its turns. `until` is the number of the last event, by
+    default of the session. Raises `SessionNotFound`, `StoreError`.
     """
     head, count = await log.head(session_id) if until is None else until, first_events
     while count < head:
@@ -72,6 +72,22 @@ async def find_end(log: SessionLog, session_id: str, names: Callable[[StoredEven
                     found = event.seq
         if found is not None or end == 0:
             return found
+        end = start
+    return None
+
+
+async def find_event(log: SessionLog, session_id: str, names: Callable[[StoredEvent], bool]) -> StoredEvent | None:
+    """Return the last event of a session that `names` what is looked for, also before a rewind; else None.
+
+    No event is decoded. Raises `SessionNotFound`, `StoreError`.
+    """
+    end = await log.head(session_id)
+    while end > 0:
+        start = max(0, end - _SEARCHED_EVENTS)
+        pages = [page async for page in read_log_pages(log, session_id, start, until=end)]
+        for event in (event for page in reversed(pages) for event in reversed(page)):
+            if names(event):
+                return event
         end = start
     return None
 

@@ -22,7 +22,7 @@ __all__ = ["SpeechCalls", "message_row", "result_fields"]
 class SpeechCalls:
     """The replies with calls and their results, as rows of `transcript`, of speeches that are not finished yet.
 
-    A finished speech is a message of the team's turn, so of a participant's turn only what comes before is here.
+    A finished speech is a message of the team's turn, so only the rows before it are taken from a participant's turn.
     `tree` has the session's turns as they begin.
     """
 
@@ -35,7 +35,7 @@ class SpeechCalls:
         self._speaking = set[str | None]()  # the ids of the turns of their participants
         self._text: list[str] = []  # of the reply that is being made, with its id
         self._text_id: str | None = None
-        self._calls: list[dict[str, Any]] | None = None  # those of that reply, None before the first
+        self._calls: list[dict[str, Any]] | None = None  # of that reply, None before the first
 
     def take(self) -> list[dict[str, Any]]:
         """Return the rows, and have none."""

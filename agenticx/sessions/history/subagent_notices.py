@@ -1,8 +1,8 @@
-"""The notices of sub-agents' endings that a conversation has, and those that are due in it.
+"""The notices of sub-agents' endings in a conversation: the delivered ones and the due ones.
 
-A rewind and a fork have notices by their own path. What agents below the main one were told, such as participants of
-teams and those of an executor's runs, is in facts only. `with_subagent_notices` puts it among the events of the log, as
-a `steered` event that is `injected`: before the last model call of the turn in which it was told, or after the user's
+A rewind and a fork have notices by their own path. The notices that child turns of the main agent got, such as speeches
+in a team and the runs of an executor, are in facts only. `with_subagent_notices` puts them among the events of the log,
+as `steered` events that are `injected`: before the last model call of the turn that got the notice, or after the user's
 message where the process died before the first call.
 """
 
@@ -35,10 +35,10 @@ _STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryWithSubagents:
-    """A conversation as far as it was told of sub-agents.
+    """The sub-agents of a conversation, and where it can have their notices.
 
-    `agents` are those whose start is on its path, with those below them; `turn_ids` all turns of the session that are
-    not below others; `message_ids` the messages of the conversation.
+    `agents` are the sub-agents that were started on its path, and their own sub-agents; `turn_ids` the turns of the
+    session without a parent; `message_ids` the messages of the conversation.
     """
 
     agents: Collection[str]
@@ -55,7 +55,7 @@ class HistoryWithSubagents:
 
     def delivery(self, one: SubagentDelivered) -> SubagentDelivered:
         """Return a delivery as it is for this conversation."""
-        if one.told_in and one.told_in not in self.turn_ids:  # it is for a sub-agent
+        if one.recipient_turn_id and one.recipient_turn_id not in self.turn_ids:  # it is for a sub-agent
             return one
         if one.message_id in self.message_ids and one.ending.agent_id in self.agents:
             return one
@@ -88,15 +88,17 @@ def rewound_deliveries(facts: Sequence[Fact], history: HistoryWithSubagents) -> 
 def deliveries_of_fork(facts: Sequence[Fact], history: HistoryWithSubagents) -> Iterator[SubagentDelivered]:
     """Yield the deliveries that a fork with this conversation has.
 
-    It is told of each of its sub-agents, which stay with the conversation that it was forked from: of the endings that
-    it does not have, and of those at work or paused that they stay there.
+    Its sub-agents stay with the conversation that it was forked from. The fork gets the
+    missing notices of endings, and for each sub-agent at work or paused a notice that it stays there.
     """
     runs = SubagentRuns.of(facts)
     deliveries, at_work = dict(runs.deliveries), {run.agent_id for run in runs.unended}
     for run in runs.runs.values():
         one = deliveries.setdefault(run.turn_id, SubagentDelivered(key=run.turn_id, ending=_stays(run), is_due=True))
         if not at_work.isdisjoint(run.parent_path):  # it is for one that stays there too
-            deliveries[run.turn_id] = replace(one, is_due=False, told_in=one.told_in or run.parent_turn_id)
+            deliveries[run.turn_id] = replace(
+                one, is_due=False, recipient_turn_id=one.recipient_turn_id or run.parent_turn_id
+            )
     for before in deliveries.values():
         if before.ending.agent_id not in history.agents:
             continue
@@ -112,20 +114,20 @@ def _stays(run: SubagentRun) -> SubagentEnding:
 
 
 async def read_talk_events(log: Log, session_id: str) -> list[SessionEvent]:
-    """Return the events of teams on the path, and what participants were told; raises `DamagedData`."""
+    """Return the events of teams on the path, with the notices that participants got; raises `DamagedData`."""
     events = await read_events_on_path(log, session_id, TEAM_REPLAY_EVENTS)
     facts = await log.facts(session_id, SubagentFact)
     return with_subagent_notices(events, facts)
 
 
 def with_subagent_notices(events: Iterable[SessionEvent], facts: Sequence[Fact]) -> list[SessionEvent]:
-    """Return the events of turns with what agents below the main one, which are not sub-agents, were told there."""
-    told: dict[tuple[str, str], list[SubagentDelivered]] = {}
+    """Return the events with the notices that child turns of the main agent or of a sub-agent got."""
+    delivered: dict[tuple[str, str], list[SubagentDelivered]] = {}
     for one in SubagentRuns.of(facts).deliveries.values():
-        if one.message_id and one.told_to != one.told_in:
-            told.setdefault((one.told_to, one.message_id), []).append(one)
+        if one.message_id and one.message_turn_id != one.recipient_turn_id:
+            delivered.setdefault((one.message_turn_id, one.message_id), []).append(one)
     found = [*events]
-    for (turn_id, message_id), endings in told.items():
+    for (turn_id, message_id), endings in delivered.items():
         steps = [index for index, one in enumerate(found) if one.turn_id == turn_id and one.event.type in _STEPS]
         if steps:
             text = "\n\n".join(one.ending.to_model_text() for one in endings)

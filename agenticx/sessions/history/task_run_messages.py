@@ -1,8 +1,8 @@
 """The messages of earlier task runs of an executor, for the model's conversation.
 
-A run is a turn whose work takes the place of the model calls; its attempts are child turns. The stored conversation has
-only the user's message and the answer of each run. The calls of all its attempts may have taken effect, so they belong
-between the two, as those of any other turn do.
+A run is a turn whose work replaces the model calls; its attempts are child turns. The stored conversation has only the
+user's message and the answer of each run. The calls of all attempts may have taken effect, so they belong between the
+two, as the calls of any other turn do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST_CHARS, _MOST_MESSAGES = 24_000, 8  # of the work of runs, the latest first
 async def with_task_run_messages(log: SessionLog, session_id: str, conversation: Sequence[Message]) -> list[Message]:
     """Return the conversation with the calls, results and texts of earlier runs behind the messages that began them.
 
-    It has those of the latest run and, while they are short, of the ones before; of older runs the message and the
-    answer only, since nothing compacts it for good. The log is read only if a message began a run. Raises
+    The latest runs are complete as long as they are short; of older runs only the message and the answer are returned,
+    since nothing compacts this conversation for good. The log is read only if a message began a run. Raises
     `DamagedData`.
     """
     inputs = {one.message_id for one in conversation if isinstance(one, UserMessage) and not one.injected}
@@ -94,7 +94,7 @@ class _Attempts:
 
 
 def _work_of(events: Sequence[SessionEvent], agent_id: str) -> Sequence[Message]:
-    """Return the messages of an attempt without the first one and the answer, which are those of the run, or none."""
+    """Return the messages of an attempt between the message and the answer of its run, or none."""
     _, *messages = messages_of_agent(events, agent_id)
     has_ended = events[-1].event.type == "final"
     if has_ended and messages and isinstance(last := messages[-1], AssistantMessage) and not last.tool_calls:

@@ -33,7 +33,7 @@ from agenticx.sessions.history.log_end import find_end, fold_end
 from agenticx.sessions.history.speech_calls import SpeechCalls, message_row, result_fields
 from agenticx.sessions.log.damage import map_decode_errors
 from agenticx.sessions.log.events import SessionEvent, StoredEvent, decode
-from agenticx.sessions.log.searchable_texts import SearchableText
+from agenticx.sessions.log.searchable_texts import SearchableText, answer_text, reply_text
 from agenticx.sessions.log.turn_tree import TurnTree
 from agenticx.sessions.store.base import SessionLog, read_log_pages
 
@@ -61,9 +61,9 @@ class MessageNotFound(AgenticXError):
 def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     """Return the messages of a session: `{message_id, role, content, created_at, …}`.
 
-    `created_at` is the time of the event with which the message begins, as in its envelope. Messages of the user have
-    `attachments?`, those of the assistant `tool_calls?`, `sender?` and, if they are answers, `citations?`, results
-    `tool_call_id`, `outcome` and `is_error`.
+    `created_at` is the time of the event with which the message begins, as in its envelope. A message of the user has
+    `attachments?`; a message of the assistant has `tool_calls?`, `sender?` and, if it is an answer, `citations?`; a
+    result has `tool_call_id`, `outcome` and `is_error`.
     Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
     from the first call. A speech in a team has the name of the participant as `sender`; the last one is the answer of
     the turn. Before it are the replies in which the participant made calls, and their results.
@@ -125,19 +125,26 @@ class TranscriptEntry:
 
 def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableText]:
     """Return the texts of a path that a search can find, including those that were compacted."""
-    messages = (entry.message for entry in path)
-    return [
-        SearchableText(message["message_id"], message["role"], message["content"])
-        for message in messages
-        if message["role"] in ("user", "assistant") and message["content"]
-    ]
+    texts: list[SearchableText] = []
+    tools = dict[str, str]()  # by the ids of calls
+    for message in (entry.message for entry in path):
+        if (role := message["role"]) == "tool":
+            tool = tools.get(message["tool_call_id"], "")
+            role, text = "user", answer_text(tool, message["content"], message["outcome"])
+        else:
+            calls = message.get("tool_calls", ())
+            tools |= {call["id"]: call["name"] for call in calls}
+            text = reply_text(message["content"], ((call["name"], call["arguments"]) for call in calls))
+        if role in ("user", "assistant") and text:
+            texts.append(SearchableText(message["message_id"], role, text))
+    return texts
 
 
 class Conversation:
     """The tree of all messages of a session, and the path that is the conversation now.
 
-    They are those of the user's turns, whichever agents acted in them; with an `agent_id`, those of that agent's turns
-    below others. One that is not `is_whole` is fed with the end of a log only, from the first event of a root turn on.
+    The messages are from root turns, whichever agents acted in them; with an `agent_id`, from that agent's child turns.
+    A conversation that is not `is_whole` is fed with the end of a log only, from the first event of a root turn on.
     """
 
     def __init__(self, agent_id: str | None = None, *, is_whole: bool = True) -> None:
@@ -145,7 +152,7 @@ class Conversation:
         self.tree = TurnTree()
         """The turns that have begun, without their other events."""
         self.entries: dict[str, TranscriptEntry] = {}
-        """All messages by their ids; that which is being written may lack the end of its text, which `path` adds."""
+        """All messages by their ids; `path` adds the end of the text of a message that is being written."""
         self.head: str | None = None if is_whole else _EARLIER
         self._resets: list[tuple[int, str | None]] = []  # the number of each `team_reset`, and the last message before
         self._seq = 0

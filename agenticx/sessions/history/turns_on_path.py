@@ -1,4 +1,4 @@
-"""The turns that a conversation consists of, without what was rewound away."""
+"""The turns of a conversation, without the parts that were rewound away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOLDED_EVENTS = TRANSCRIPT_EVENTS | {EventType.ARTIFACT, EventType.SUBAGENT_STA
 class _Subagent(NamedTuple):
     agent_id: str
     parent_id: str | None
-    is_below: bool  # below another sub-agent, not the main agent
+    is_nested: bool  # started by another sub-agent, not by the main agent
 
 
 class _Revision(NamedTuple):
@@ -38,7 +38,7 @@ class _Revision(NamedTuple):
 class LoggedSession:
     """A session as its events show it: its conversation, and the turns, calls, sub-agents and files that they name.
 
-    Its size is that of the messages; it keeps no event. `last_seq` is the number of the last event so far.
+    It keeps the messages but no events. `last_seq` is the number of the last event so far.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class LoggedSession:
         self.results: list[tuple[int, str | None, str]] = []
         """The number and the turn of each result of a call, and the id of the call."""
         self.subagents: list[tuple[int, str | None, _Subagent]] = []
-        """The number and the turn of each start of a sub-agent; one above another comes first."""
+        """The number and the turn of each start of a sub-agent, parents first."""
         self.revisions: list[tuple[int, str | None, _Revision]] = []
         """The number and the turn of each change of a file that lives in the session."""
 
@@ -88,8 +88,8 @@ async def read_logged_session(log: SessionLog, session_id: str) -> LoggedSession
 async def read_events_on_path(log: SessionLog, session_id: str, types: Collection[str]) -> list[SessionEvent]:
     """Return the events of these types of all turns of the conversation, and of their child turns, tokens merged.
 
-    Of the turn to which the conversation was rewound, they are those up to its last message that was kept. Of the
-    session's own events they are those that reset a team.
+    The turn to which the conversation was rewound ends with its last message that was kept. Of the events without a
+    turn only the resets of teams are returned.
     """
     logged = await read_logged_session(log, session_id)
     path = logged.conversation.path()
@@ -103,7 +103,7 @@ async def read_events_on_path(log: SessionLog, session_id: str, types: Collectio
 
 
 class TurnsOnPath:
-    """The turns that a path of a conversation consists of, up to the last event of each that is on the path."""
+    """The turns of a path of a conversation, each up to its last event on the path."""
 
     def __init__(self, logged: LoggedSession, path: Sequence[TranscriptEntry]) -> None:
         conversation = logged.conversation
@@ -117,20 +117,20 @@ class TurnsOnPath:
         roots = {id_: next((one for one in tree.lineage(id_) if one in ends), None) for id_ in tree.turns}
         self._ends = {id_: ends[root] for id_, root in roots.items() if root is not None}  # also of those below others
         self.cuts = sorted((end, turn_id) for turn_id, end in ends.items() if turn_id and end != sys.maxsize)
-        """The number of the last event of each turn of which the path has a part only, and the turn's id, in order."""
+        """The number of the last event of each turn that is only partly on the path, and the turn's id, in order."""
         self.picked = {entry.last_seq: entry.message["picked"] for entry in path if "picked" in entry.message}
-        """The numbers of the options that the user picked on the path, by those of their events."""
+        """The numbers of the options that the user picked on the path, by the numbers of the events of the picks."""
         self._logged = logged
 
     def has(self, event: StoredEvent) -> bool:
-        """Return True if the event is one of these turns, or of those below them."""
+        """Return True if the event belongs to one of these turns or to a turn below one."""
         return self._has(event.seq, event.turn_id)
 
     def _has(self, seq: int, turn_id: str | None) -> bool:
         return turn_id is not None and seq <= self._ends.get(turn_id, 0)
 
     def turn_ids(self) -> list[str]:
-        """Return the ids of these turns and of those below them, in order."""
+        """Return the ids of these turns and of their child turns, in order."""
         return [turn_id for seq, turn_id in self._logged.starts if self._has(seq, turn_id)]
 
     def calls(self) -> set[str]:
@@ -138,10 +138,10 @@ class TurnsOnPath:
         return {call_id for seq, turn_id, call_id in self._logged.results if self._has(seq, turn_id)}
 
     def subagents(self) -> set[str]:
-        """Return the ids of the sub-agents that the main agent started on the path, and of all those below them."""
+        """Return the ids of the sub-agents that the main agent started on the path, and of their own sub-agents."""
         found = set[str]()
         for seq, turn_id, started in self._logged.subagents:
-            if started.parent_id in found if started.is_below else self._has(seq, turn_id):
+            if started.parent_id in found if started.is_nested else self._has(seq, turn_id):
                 found.add(started.agent_id)
         return found
 

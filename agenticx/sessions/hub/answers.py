@@ -27,15 +27,16 @@ async def store_answer(
     workspace: str,
     now: datetime,
 ) -> UserAnswer:
-    """Give an answer and return the one that counts, which is the first valid one; repeating that returns it again.
+    """Give an answer and return the one that counts: the first valid answer, also if this is a repetition.
 
-    A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
-    only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order.
-    `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on,
-    if that was given before the request expired. `digest` is that of a confirmation, `workspace` that in which rules of
-    the answer hold.
+    A session's answers must be given one at a time. The gate decides at once which answer counts; it is returned only
+    once it is stored. The turn's reaction is stored later, since the commits of a session keep their order.
 
-    Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late;
+    `gate_of` returns the gate of the turn that asked, None for a turn that is not here: it reads the answer when it is
+    resumed, if that was given before the request expired. `digest` is the digest of a confirmation, and rules in the
+    answer hold in `workspace`.
+
+    Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late;
     `UnknownQuestion` and `QuestionClosed` for questions of agents; `RememberUnavailable` and `RuleTooWide` for rules
     that cannot be stored.
     """
@@ -65,7 +66,7 @@ async def _store(
 ) -> UserAnswer | None:
     """Store the answer unless another one counts, and return the one that counts; None if closed without one.
 
-    None as the answer stores nothing.
+    If `answer` is None nothing is stored.
     """
     await lease.check()
     answers = await log.facts(lease.session_id, RequestAnswered, RequestDecided, key=asked.key)

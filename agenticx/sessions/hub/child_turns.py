@@ -20,7 +20,7 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.live_turns import NOT_STORED, DueEnd, LiveTurn, LiveTurns
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
-from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.commits import LoadedSession
 from agenticx.sessions.log.records import CallBegan, ChildTurnSaved, Fact, ProcessStarted
 from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.log.tool_state import ENCODING_ERRORS, encode_tool_state
@@ -53,26 +53,26 @@ class FactJournal:
 
 
 class ChildTurnRecords(Protocol):
-    """The records that are stored with the events of turns, such as that the run of a sub-agent has ended."""
+    """The records that are stored with a turn's events, for example that the run of a sub-agent has ended."""
 
     def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
         """Return the facts to store with these events of the turn, which is in that round after them."""
         ...
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
-        """Take those facts as stored."""
+        """Mark these facts as stored."""
         ...
 
     async def on_ended(self, turn_id: str, /) -> None:
-        """Go on after the end of a turn that did not emit it itself."""
+        """Continue after the end of a turn that did not emit its end itself."""
         ...
 
 
 class SessionChildTurns:
-    """The `ChildTurns` of one session, whose turns are among those that are `live`.
+    """The `ChildTurns` of one session; they are among the `live` turns.
 
-    `records` are stored with the events. `resumer` goes on with the detached turns of an earlier process that wait for
-    a person.
+    `records` are stored with the events. `resumer` continues the detached turns of an earlier process that wait for a
+    person.
     """
 
     is_durable = True
@@ -118,21 +118,21 @@ class SessionChildTurns:
     # --- turns of an earlier process ----------------------------------------------------------------------------------
 
     def awaits_resume(self, turn_id: str) -> bool:
-        """Return whether that turn of an earlier process goes on once it is begun again."""
+        """Return whether that turn of an earlier process can be begun again."""
         turn = self.live.by_id.get(turn_id)
         return turn is not None and turn.awaits_resume
 
     async def end_suspended(self, turn_id: str, code: str, text: str) -> None:
-        """End a turn of an earlier process, and those below it, which cannot be begun again."""
+        """End a turn of an earlier process that cannot be begun again, and its child turns."""
         self.live.fail(self.live.by_id[turn_id], DueEnd(code, text))
         await self.end_due()
 
     async def end_not_resumed(self, turn_id: str) -> None:
-        """End the turns of an earlier process below one that ends now, which has not begun them again."""
-        below = [turn for turn in self.live.attached_to(turn_id) if turn.awaits_resume]
-        for turn in below:
+        """End the child turns of an earlier process that their parent has not begun again before its own end."""
+        children = [turn for turn in self.live.attached_to(turn_id) if turn.awaits_resume]
+        for turn in children:
             self.live.fail(turn, _NOT_RESUMED)
-        if below:
+        if children:
             await self.end_due()
 
     # --- ends ---------------------------------------------------------------------------------------------------------
@@ -143,9 +143,9 @@ class SessionChildTurns:
         return any(turn.due_end is not None for turn in self.live.children)
 
     async def end_due(self) -> None:
-        """Store the ends that are due, that of the turn that began last first.
+        """Store the due ends, the end of the newest turn first; raises `StoreError`.
 
-        Those of which that fails end as not stored when it is called again; raises `StoreError`.
+        A turn whose end cannot be stored ends with the code `storage` at the next call.
         """
         if not self.has_due_end:
             return
@@ -165,7 +165,7 @@ class SessionChildTurns:
                     turn.due_end = turn.due_end and NOT_STORED
                 raise
 
-    async def _append_end(self, loaded: Loaded, record: TurnRecord, turn: LiveTurn, end: DueEnd) -> None:
+    async def _append_end(self, loaded: LoadedSession, record: TurnRecord, turn: LiveTurn, end: DueEnd) -> None:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, record, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), *end)
@@ -211,7 +211,7 @@ class SessionChildTurns:
             raise StoreError(f"turn {turn.id!r} is closed: the session is, or the turn above it was aborted")
 
     async def release(self, turn: LiveTurn) -> None:
-        """Give up a turn that emits no more events, and store an end of it unless it has one."""
+        """Release a turn that emits no more events, and store an end for it unless it has one."""
         turn.child = None
         try:
             if turn.status == "queued" and turn.due_end is None:
@@ -256,7 +256,7 @@ class _ChildTurnWriter:
             raise
 
     def _saved_facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
-        """Return the fact with which a turn that asks the user goes on after a restart; it is emptied at the end."""
+        """Return the fact from which a turn that asks the user is resumed; at the end of the turn it is emptied."""
         turn, child = self.turn, self.turn.child
         has_asked = any(event.type in ASKING_EVENTS for event in events)
         if events[-1].terminal:
@@ -264,7 +264,7 @@ class _ChildTurnWriter:
         if not has_asked or child is None:
             return []
         try:
-            state = encode_tool_state(child.session.state)  # its files are those of the session
+            state = encode_tool_state(child.session.state)  # its files are the session's
         except ENCODING_ERRORS as exc:
             _log.warning("a turn cannot go on after a restart: its tool state is not JSON", error=str(exc))
             return []

@@ -24,6 +24,7 @@ from agenticx.sessions.store.base import OwnershipLost
 __all__ = [
     "Answer",
     "Change",
+    "ChangeQueued",
     "Command",
     "Delete",
     "DirectSubagent",
@@ -51,15 +52,15 @@ SubagentAction = Literal["cancel", "retry", "message"]
 
 
 class NothingStored(OwnershipLost):
-    """A command to a former owner of the session, which stored nothing of it: the new one can carry it out."""
+    """Raised by a former owner of the session that stored nothing of a command: the new owner can carry it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
     """Accept a message; the result is a `Submission`.
 
-    Its `work` runs in this process only, see `TurnContext`: in a new turn, or in the suspended turn `turn_id`. So does
-    a turn with `objects`, which are `TurnObjects`.
+    Its `work` runs in this process only, see `TurnContext`: in a new turn, or in the suspended turn `turn_id`. A turn
+    with `objects`, which are `TurnObjects`, runs in this process too.
     """
 
     request: TurnRequest
@@ -85,6 +86,20 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeQueued:
+    """Replace the text of a queued message, have it read now, or remove it.
+
+    The result is the message as `Hub.queue` returns it, None if it was removed.
+    """
+
+    message_id: str
+    text: str | None = None
+    when_busy: Literal["steer", "interrupt"] | None = None
+    is_removed: bool = False
+    name: Literal["change_queued"] = "change_queued"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRule:
     """Remove a rule that the user gave for the session; the result is the rule."""
 
@@ -102,7 +117,7 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetTeam:
-    """Record that a team begins anew."""
+    """Record that a team starts from the beginning."""
 
     team: str
     name: Literal["reset_team"] = "reset_team"
@@ -128,7 +143,7 @@ AnyAnswer = Annotated[
 class Answer:
     """Answer a request to the user; the result is the answer that counts.
 
-    `digest` is the one that a confirmation shows, and "" for a question of an agent, which has none.
+    `digest` is the digest of a confirmation, "" for a question of an agent.
     """
 
     request_id: str
@@ -176,15 +191,18 @@ class ListSubagents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectSubagent:
-    """Cancel a sub-agent, have it begin its task anew, or send it a message; the result is its state.
+    """Cancel a sub-agent, restart its task, or send it a message; the result is its state.
 
-    A message with the `message_id` of an earlier one has no effect.
+    A message with the `message_id` of an earlier one has no effect, nor has a restart with the `turn_id` of an earlier
+    one; `client_turn_id` is the client's id of a restart.
     """
 
     agent_id: str
     action: SubagentAction
     text: str = ""
     message_id: str = ""
+    turn_id: str = ""
+    client_turn_id: str = ""
     name: Literal["direct_subagent"] = "direct_subagent"
 
 
@@ -192,6 +210,7 @@ Command = (
     Submit
     | Stop
     | Change
+    | ChangeQueued
     | RemoveRule
     | Rewind
     | ResetTeam
@@ -206,7 +225,7 @@ Command = (
 
 
 def repeatable(command: Command) -> Command:
-    """Return the command as one that can be sent again, to an owner whose answer was lost: a message gets an id."""
+    """Return a command that can be sent again after a lost answer with the same effect: a message gets an id."""
     if not isinstance(command, Submit) or command.request.client_turn_id is not None:
         return command
     return Submit(request=replace(command.request, client_turn_id=new_id("cmd")))
@@ -254,6 +273,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "submit": Submission,
         "stop": TurnRecord | None,
         "change": SessionRecord,
+        "change_queued": dict[str, Any] | None,
         "remove_rule": Rule,
         "rewind": RewindResult,
         "reset_team": None,
@@ -269,7 +289,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _json(value: Any) -> bytes:
-    """Return JSON that keeps what pydantic's own does not: lone surrogates, and numbers such as NaN."""
+    """Return JSON with lone surrogates and numbers such as NaN, which pydantic's would lose."""
     return json.dumps(value).encode()
 
 

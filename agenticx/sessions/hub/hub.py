@@ -1,4 +1,4 @@
-"""The hub: the sessions that this process owns, and the operations on them."""
+"""The hub: the public operations on sessions; each is a command that the owner of the session carries out."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from agenticx.argument_types import (
     is_encodable,
     wrong_type,
 )
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
@@ -55,6 +56,7 @@ from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.commands import (
     Answer,
     Change,
+    ChangeQueued,
     Command,
     Delete,
     DirectSubagent,
@@ -77,6 +79,7 @@ from agenticx.sessions.hub.commands import (
 )
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.ownership import ActorCache, Takeover
+from agenticx.sessions.hub.queue import QueuedMessage
 from agenticx.sessions.hub.readers import EventReader
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
@@ -104,7 +107,7 @@ from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.events import SessionEvent, stored_request
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.log.tool_state import decode_rules
-from agenticx.sessions.store.attachments import AttachmentLease
+from agenticx.sessions.store.attachments import AttachmentLease, posted_messages
 from agenticx.sessions.store.base import (
     ArchivedFilter,
     ListedSession,
@@ -132,7 +135,7 @@ _log = get_logger(__name__)
 
 
 class HubRunOptions(TypedDict, total=False):
-    """Keyword arguments of `Hub.run`, as those of `run_turn`."""
+    """Keyword arguments of `Hub.run` that `run_turn` takes too."""
 
     context_variables: Mapping[str, Any] | None
     model: str | None
@@ -146,17 +149,22 @@ class Hub:
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
-    A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
-    model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
-    keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. `notes`
-    are those that sessions can use. `deps` returns those of the tools of a turn that is given none, for the record of
-    its session, when the turn begins and when it goes on after a restart. `rules` are those of the user, for calls in
-    all sessions. `trust` has the contents of AGENTS.md files that the user trusts; without it, none is trusted. The
-    catalog of `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
+    A turn runs with `settings` as they apply in its session's workspace. The catalog of `store` lists and finds
+    sessions, its log has their events. All methods must be called on one event loop.
+
+    - `work` returns a function that replaces the model calls in the turns of a session, None for most sessions.
+    - `agents` are agents that can answer instead of the main one. A session keeps the name of its active agent, which a
+      handoff or `change` sets. `agent_files` are definitions from which a session copies prompt, model and tools.
+    - `teams` are the teams that a session can name; its turns are then runs of that team.
+    - `notes` are the vaults that sessions can use.
+    - `deps` returns the deps of a turn that is given none, from the record of its session; it is called when the turn
+      begins, and again when the turn is resumed after a restart.
+    - `rules` are the user's rules for calls in all sessions.
+    - `trust` has the contents of AGENTS.md files that the user trusts; without it, no file is trusted.
 
     In mode auto, the first call of a new turn that writes or executes is asked about if the session is older than the
-    hub, until a person says yes to one, or a request or `change` names the mode again. Turns that `recover` resumes go
-    on under the consent with which they began.
+    hub, until a person says yes to one such call, or a request or `change` names the mode again. Turns that `recover`
+    resumes keep the consent with which they began.
     """
 
     def __init__(
@@ -212,6 +220,7 @@ class Hub:
         self._auto_consents = dict[str, AutoConsent]()  # of sessions that had none when they were claimed first
         self._readers = WeakSet[EventReader]()
 
+    @explain_calls
     async def create(
         self,
         *,
@@ -224,20 +233,30 @@ class Hub:
         system_prompt: str | None = None,
         agent: str | AgentDefinition[Any, Any] | None = None,
         team: str | None = None,
+        client_session_id: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        `vaults` are the ids of the vaults of notes that it may use, None for all. `agent` answers: one of
-        the hub's agents or its name, None for the main one; the prompt, model and tools of an agent of a file are
-        copied into the record, where none are given. Each message to a session with a `team` is the task of a run of
-        that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
-        cannot be stored, `SettingsError` for a workspace that is no folder and for a team or agent that cannot be used,
-        the errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
+        `vaults` are the ids of the vaults of notes that it may use, None for all. `agent` answers each message: an
+        `Agent`, which the hub knows from now on, or the name of one that it knows, None for the main one. The session
+        keeps the name alone: opened again, the hub needs `open_hub(agents=[agent])`, else the next turn raises
+        `UnknownAgent`. For single turns use `run(session_id, …, agent=agent)`. The prompt, model and tools of an agent
+        of a file are copied into the record, where none are given. Each message to a session with a `team` is the task
+        of a run of that configured team; an empty one lets the team go on. A call with the `client_session_id` of an
+        earlier one creates nothing and returns that session as it is now, until it is deleted. Raises `ValueError` for
+        a value that cannot be stored, `SettingsError` for a workspace that is no folder and for a team or agent that
+        cannot be used, the errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
         """
         self._check_open()
+        session_id = new_id("ses")
+        if client_session_id is not None:
+            check_str("client_session_id", client_session_id)
+            session_id = f"ses_{_stable_id(client_session_id)}"
+            with suppress(SessionNotFound):
+                return await self.store.catalog.get(session_id)
         settings = self._services.settings
         if isinstance(agent, AgentDefinition):
-            agent = self._services.name_of(agent)
+            agent = self._services.add_agent(agent)
         if workspace is not None:
             check_path("workspace", workspace)
         mode = settings.permission_mode if permission_mode is None else permission_mode
@@ -252,6 +271,7 @@ class Hub:
             _workspace, workspace or settings.workspace_root, settings.shared_workspaces, name="agx workspace"
         )
         record = SessionRecord(
+            id=session_id,
             name=name,
             model=model,
             permission_mode=mode,
@@ -269,7 +289,8 @@ class Hub:
         self._services.setup(record, None, None)
         await self._services.check_team(record)
         await self.store.create(record)
-        return record
+        # A call with the same `client_session_id` at the same time may have created the session first.
+        return record if client_session_id is None else await self.store.catalog.get(session_id)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -306,6 +327,7 @@ class Hub:
         output_type: Any = None,
         **options: Unpack[HubRunOptions],
     ) -> RunResult[Any]: ...
+    @explain_calls
     async def run(
         self,
         session_id: str,
@@ -338,9 +360,10 @@ class Hub:
     async def turn_result(
         self, session_id: str, events: Sequence[Event], output: OutputType | None = None, *, agent: Any = None
     ) -> RunResult[Any]:
-        """Return the result of a turn of a session with these events, all up to its end; `output` has its object.
+        """Return the result of a turn of a session from these events, all up to its end; `output` has its object.
 
-        `agent` is the one that began it. Raises `TurnError` if the turn failed, and `HubClosed` for one without an end.
+        `agent` is the agent that began it. Raises `TurnError` if the turn failed, and `HubClosed` for a turn without an
+        end.
         """
         own = own_events(events)
         if not own[-1].terminal:
@@ -368,23 +391,23 @@ class Hub:
         client_turn_id: str | None = None,
         when_busy: Literal["reject", "queue", "interrupt"] = "reject",
     ) -> AsyncGenerator[Event]:
-        """Submit a message and yield the events of its turn and those below it, each once it is stored, up to its end.
+        """Submit a message and yield the events of its turn and its child turns, each once it is stored, up to the end.
 
-        `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
-        turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
-        request to the user (`confirm_required`, `question_asked`) is answered in the loop, with `answer`. While
-        another turn runs, the message is refused with `SessionBusy` unless `when_busy` says otherwise. With a
-        `client_turn_id` that was used before, the events are those of that turn. The terminal event is missing only if
-        the hub is closed while the turn waits for an answer: it then continues after the next start.
+        `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The turn
+        runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it continues. A
+        request to the user (`confirm_required`, `question_asked`) is answered in the loop, with `answer`. While another
+        turn runs, the message is refused with `SessionBusy` unless `when_busy` says otherwise. With a `client_turn_id`
+        of an earlier turn, the events of that turn are yielded. The terminal event is missing only if the hub is closed
+        while the turn waits for an answer: the turn then continues after the next start.
 
-        `model` and `permission_mode` take the place of the session's for this turn, and the parameters of `sampling`
-        that of the model's. They are stored: the turn keeps them while it is queued and across a restart.
+        `model` and `permission_mode` replace the session's for this turn, and the parameters of `sampling` replace the
+        model's. They are stored: the turn keeps them while it is queued and across a restart.
 
         An `agent`, such as an `Agent`, acts in this turn instead of the session's. Its tools and instructions, the
-        `deps` and an `output_type` (see `Agent.run`) are not stored, so such a turn is not queued; after a restart one
-        that waits for an answer goes on if the hub was opened with an agent of that name, and with the deps that the
-        hub's own `deps` return for its session; without these it waits on, and a tool that takes deps fails when its
-        call is approved. `context_variables` are added to those of the session.
+        `deps` and an `output_type` (see `Agent.run`) are not stored, so such a turn is not queued. After a restart a
+        turn that waits for an answer continues if the hub was opened with an agent of that name, with the deps that the
+        hub's own `deps` return for its session; without the agent it waits on, and without the deps a tool that takes
+        some fails when its call is approved. `context_variables` are added to those of the session.
 
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.
@@ -441,9 +464,9 @@ class Hub:
         return await read_messages(self.store.log, session_id)
 
     async def next_request(self, session_id: str) -> NextRequest:
-        """Return the next model request of a session as it is stored now, apart from the message that it will answer.
+        """Return the next model request of a session as it is stored now, without the message that it will answer.
 
-        Raises `SessionNotFound`, and the errors that a turn of the session would begin with.
+        Raises `SessionNotFound`, and the errors with which a turn of the session would begin.
         """
         _check_session_id(session_id)
         record = await self.store.catalog.get(session_id)
@@ -455,18 +478,18 @@ class Hub:
         return (await self.submit(session_id, request)).turn
 
     async def submit(self, session_id: str, request: TurnRequest) -> Submission:
-        """Accept a message and return its state; what is returned is durable. An idle session begins its turn at once.
+        """Accept a message and return its state. What is returned is durable. An idle session begins its turn at once.
 
         A turn counts as begun once its first event is stored; `after_seq` is the sequence number just before that
-        event, or before the pick of an option that the message goes on with. While another turn runs,
-        `request.when_busy` decides; a turn that is about to end accepts no steering any more, so such a message begins
-        the next turn. A repeated `client_turn_id` returns the state of the first message and has no effect. Raises
-        `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written), `TurnConflict`, `TurnFailed`,
-        `HubClosed`, `StoreError`, the error of `models` for an unknown model name and that of `agents` for an active
-        agent that is not known here, `UnsupportedSampling` for sampling that the model does not take, `ValueError` for
-        an unknown mode, `TypeError` for a part of another type, or `SettingsError` (nothing was written) where the
-        settings file of the session's workspace cannot be used, and `WorkspaceElsewhere`, one of these, where it is on
-        another host.
+        event, or before the pick of an option that the message continues. While another turn runs, `request.when_busy`
+        decides; a turn that is about to end accepts no steering any more, so the message begins the next turn. A
+        repeated `client_turn_id` returns the state of the first message and has no effect.
+
+        Raises `SessionNotFound`, `SessionBusy` (nothing was written), `TurnConflict`, `TurnFailed`, `HubClosed` and
+        `StoreError`; for the parts of the request `AttachmentRefused`, the error of `models` for an unknown model and
+        of `agents` for an unknown active agent, `UnsupportedSampling`, `ValueError` for an unknown mode, `TypeError`
+        for a part of another type; and `SettingsError` (nothing was written) if the settings file of the session's
+        workspace cannot be used, or `WorkspaceElsewhere`, a subclass, if that is on another host.
         """
         self._check_open()
         check_request(request)
@@ -495,6 +518,36 @@ class Hub:
         """
         return await self._perform(session_id, Stop())
 
+    async def queue(self, session_id: str) -> Sequence[dict[str, Any]]:
+        """Return the messages that wait, in the order of their arrival.
+
+        Each is {message_id, turn_id, state, input, client_turn_id?, attachments?}; `state` is queued, or steered if the
+        running turn is to take it in.
+        """
+        posted = await posted_messages(self.store, session_id)
+        return [QueuedMessage.from_fact(session_id, fact).to_json() for fact in posted]
+
+    async def change_queued(
+        self,
+        session_id: str,
+        message_id: str,
+        *,
+        text: str | None = None,
+        when_busy: Literal["steer", "interrupt"] | None = None,
+    ) -> dict[str, Any]:
+        """Replace the text of a message that waits, or have it read now, and return it as `queue` does.
+
+        With `steer` the running turn takes it in, or it stays queued if that one takes in no more; with `interrupt`
+        the running turn is stopped for it. Raises `SessionNotFound`, `HubClosed`, `NotQueued` for a message that does
+        not wait any more, and `SessionBusy` if the texts of the queue would be too long.
+        """
+        clean = None if text is None else clean_text(text)
+        return await self._perform(session_id, ChangeQueued(message_id=message_id, text=clean, when_busy=when_busy))
+
+    async def remove_queued(self, session_id: str, message_id: str) -> None:
+        """Remove a message that waits: it is handed back. Raises `SessionNotFound`, `HubClosed`, `NotQueued`."""
+        await self._perform(session_id, ChangeQueued(message_id=message_id, is_removed=True))
+
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs in this process, None when none runs."""
         actor = self._actors.get(session_id)
@@ -507,7 +560,7 @@ class Hub:
         return frozenset(turn.id for turn in turns if turn is not None and turn.status in ("queued", "running"))
 
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None:
-        """Wait until this process does not run that turn any more: it has ended, or a later process goes on with it.
+        """Wait until this process does not run that turn any more: it has ended, or a later process continues it.
 
         A turn that another worker of the store runs is waited for until it has ended, or its session is deleted.
         """
@@ -551,11 +604,11 @@ class Hub:
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append a `session_changed` event.
 
-        Fields are name, model, permission_mode, tools, system_prompt, agent, workspace, pinned and archived; what
-        concerns turns applies from the next one on. A workspace is changed while no turn runs or waits, else
-        `SessionBusy` is raised; what the user allowed for the session ends with it. Raises `ValueError` for another
-        field or a value that cannot be stored, and the errors of `models`, `tools` and `agents` for unknown names,
-        `SettingsError` for an agent where there is a team and for a workspace that is no folder.
+        Fields are name, model, permission_mode, tools, system_prompt, agent, workspace, pinned and archived; changes
+        for turns apply from the next turn on. A workspace is changed while no turn runs or waits, else `SessionBusy` is
+        raised; what the user allowed for the session ends with it. Raises `ValueError` for another field or a value
+        that cannot be stored, the errors of `models`, `tools` and `agents` for unknown names, and `SettingsError` for
+        an agent of a session with a team and for a workspace that is no folder.
         """
         check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)
@@ -584,7 +637,7 @@ class Hub:
         with map_decode_errors(f"state of session {session_id!r}"):
             return tuple(decode_rules(state.parts))
 
-    async def foreign_sources(self, session_id: str) -> tuple[str, ...]:
+    async def untrusted_sources(self, session_id: str) -> tuple[str, ...]:
         """Return the names of the texts of others in a session's conversation; raises as `session_rules` does."""
         await self._record(session_id)
         if (actor := self._actors.get(session_id)) is not None:
@@ -615,8 +668,9 @@ class Hub:
     async def delete(self, session_id: str) -> None:
         """Stop the session's turn and delete the session with its queued messages; it may be unreadable.
 
-        Its kept contents of files are deleted last, as only the deletion shows that no other process owns the session.
-        What a crash or an error leaves of them is deleted when this is called again, which raises `SessionNotFound`.
+        Its kept contents of files are deleted last, since only the deletion shows that no other process owns the
+        session. After a crash or an error a second call, which raises `SessionNotFound`, deletes the remaining
+        contents.
         """
         _check_session_id(session_id)
         try:
@@ -624,14 +678,10 @@ class Hub:
         except DamagedData as exc:
             _log.error("unreadable session is being deleted", error=str(exc))
             await self.store.delete(await self.store.ownership.claim(session_id))
-            await self._forget_contents(session_id)
+            await self._services.blobs.forget(session_id)
         except SessionNotFound:
-            await self._forget_contents(session_id)
+            await self._services.blobs.forget(session_id)
             raise
-
-    async def _forget_contents(self, session_id: str) -> None:
-        """Delete the contents that are left of a deleted session."""
-        await self._services.blobs.forget(session_id)
 
     # --- turns of application code ------------------------------------------------------------------------------------
 
@@ -640,14 +690,16 @@ class Hub:
     ) -> TurnRecord:
         """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
 
-        A process that ends, or is killed, takes that code with it. A turn that waited for a person then, itself or in
-        all its child turns, waits on after the next start, without any code: its questions and confirmations are listed
-        and can be answered, a stop ends it, and the session is busy with it, until the application runs the work again.
+        A process that ends, or is killed, takes that code with it. If the turn waited for a person then, itself or in
+        all its child turns, it waits on after the next start without any code: its questions and confirmations are
+        listed and can be answered, a stop ends it, and the session is busy with it, until the application runs the work
+        again.
 
-        With the `turn_id` of the session's `suspended_turn` it goes on in that one, which has its input already: the
-        work finds the questions that it has asked there, with the answers given since, and its child turns, which go on
-        when it begins them again. Without, a turn that waits so is ended as interrupted first. Raises as `submit` does,
-        `TurnFailed` if that turn does not wait any more, and `SessionOwnedElsewhere`: it runs in this process only.
+        With the `turn_id` of the session's `suspended_turn` the work continues that turn, which has its input already:
+        the work finds the questions that it has asked there, with the answers given since, and its child turns, which
+        continue when it begins them again. Without a `turn_id`, such a turn is ended as interrupted first. Raises as
+        `submit` does, `TurnFailed` if that turn does not wait any more, and `SessionOwnedElsewhere`: work runs in this
+        process only.
         """
         self._check_open()
         message = user_message(user_input)
@@ -656,7 +708,7 @@ class Hub:
         return (await self._perform_here(session_id, Submit(request=request, work=work, turn_id=turn_id))).turn
 
     async def suspended_turn(self, session_id: str) -> TurnRecord | None:
-        """Return the turn of an earlier process that is suspended until `run_work` goes on with it, else None.
+        """Return the turn of an earlier process that waits for `run_work` to continue it, else None.
 
         Raises `SessionNotFound`, `StoreError`.
         """
@@ -685,15 +737,17 @@ class Hub:
         return [(option, states[option.turn_id]) for option in options]
 
     async def pick(self, session_id: str, number: int) -> SessionRecord:
-        """Go on with an option: its files become the session's, and its answer a part of the conversation.
+        """Continue with an option: its files become the session's, and its answer a part of the conversation.
 
-        The others stay, and another pick changes it. Raises `SessionNotFound`, `UnknownOption`, `OptionNotDone` for one
-        without an answer, and `SessionBusy` while a turn runs.
+        The other options stay; another pick replaces this one. While the turn that makes the option still runs, those
+        that are not done are stopped; this returns once that turn has ended and the pick is stored. Raises
+        `SessionNotFound`, `UnknownOption`, `OptionNotDone` for an option without an answer, and `SessionBusy` while
+        another turn runs.
         """
         return await self._perform(session_id, Pick(number=number))
 
     async def stop_option(self, session_id: str, number: int) -> None:
-        """Stop an option that runs; the others go on. Raises `SessionNotFound`, `UnknownOption`."""
+        """Stop a running option; the others continue. Raises `SessionNotFound`, `UnknownOption`."""
         await self._perform(session_id, StopOption(number=number))
 
     async def _stored(self, session_id: str) -> Session:
@@ -708,8 +762,7 @@ class Hub:
         """Return the open requests to the user, of a session or of all, oldest first.
 
         A `ConfirmRequest` is listed once its `confirm_required` is stored, a `QuestionRequest` of an agent once its
-        `question_asked` is. One that has expired is not open, also if its turn waits for its work and takes notice of
-        that later only.
+        `question_asked` is. An expired request is not open, even before its turn has noticed.
         """
         if session_id is not None:
             _check_session_id(session_id)
@@ -743,42 +796,51 @@ class Hub:
         """Return the states of all sub-agents of a session, in the order of their starts.
 
         Each is {agent_id, state, rounds, task, parent_agent_id, depth}, with the `code` of an error, the `activity` of
-        one that works, and `waits_for_user` where a request is open. `state` is queued, running, paused, completed or
+        a running one, and `waits_for_user` if a request is open. `state` is queued, running, paused, completed or
         error.
         """
         return await self._perform(session_id, ListSubagents())
 
     async def cancel_subagent(self, session_id: str, agent_id: str) -> dict[str, Any]:
-        """Stop a sub-agent and those below it, and return its state; nothing changes if it has ended.
+        """Stop a sub-agent and its own sub-agents, and return its state; nothing changes if it has ended.
 
         Raises `SessionNotFound`, `SubagentNotFound`.
         """
         return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="cancel"))
 
-    async def retry_subagent(self, session_id: str, agent_id: str) -> dict[str, Any]:
+    async def retry_subagent(
+        self, session_id: str, agent_id: str, *, client_turn_id: str | None = None
+    ) -> dict[str, Any]:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation, and return its state.
 
-        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`, `HubClosed`.
+        A retry with the `client_turn_id` of an earlier one has no effect, so it may be sent again. Raises
+        `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`, `HubClosed`, and
+        `TurnConflict` if the retry of another sub-agent had that `client_turn_id`.
         """
-        return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="retry"))
+        turn_id = new_id("turn")
+        if client_turn_id is not None:
+            turn_id = f"turn_{_stable_id(session_id, client_turn_id)}"
+        command = DirectSubagent(
+            agent_id=agent_id, action="retry", turn_id=turn_id, client_turn_id=client_turn_id or ""
+        )
+        return await self._perform(session_id, command)
 
     async def message_subagent(
         self, session_id: str, agent_id: str, text: str, *, client_message_id: str | None = None
     ) -> dict[str, Any]:
-        """Send a message to a sub-agent and return its state; one that has ended, or is being stopped, goes on with it.
+        """Send a message to a sub-agent and return its state; one that has ended, or is being stopped, continues.
 
         A message with the `client_message_id` of an earlier one to that sub-agent has no effect, so it may be sent
         again. Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
         """
         message_id = new_id("msg")
         if client_message_id is not None:
-            named = f"{agent_id}\n{client_message_id}".encode()
-            message_id = f"msg_{hashlib.sha256(named).hexdigest()[:20]}"
+            message_id = f"msg_{_stable_id(agent_id, client_message_id)}"
         command = DirectSubagent(agent_id=agent_id, action="message", text=clean_text(text), message_id=message_id)
         return await self._perform(session_id, command)
 
     async def reset_team(self, session_id: str, team: str) -> None:
-        """Append an event behind which a team of that name begins anew.
+        """Append an event after which a team of that name starts afresh.
 
         Raises `SessionNotFound`, `SessionBusy` while a turn runs (nothing was written), and `StoreError`.
         """
@@ -819,7 +881,7 @@ class Hub:
     async def _handle(self, session_id: str, data: bytes) -> bytes:
         """Carry out the command of another process for a session that this one owns."""
         command = decode_command(data)
-        actor = await self._actors.get_settled(session_id)  # the other process could not claim it before
+        actor = await self._actors.get_after_change(session_id)  # the other process could not claim it before
         if actor is not None and self._draining and actor.can_leave:
             await self._actors.leave(actor)
             actor = None
@@ -837,11 +899,11 @@ class Hub:
     async def recover(self, *, resume_only: Collection[str] | None = None) -> None:
         """Resume or end the turns of the previous process; call it before any other method.
 
-        Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
-        by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
-        any other session is still suspended, with the messages queued after it, for a later call or process. One with
-        the work of the application waits for that in each case, see `run_work` and `suspended_turn`. Where the store
-        has other workers, the sessions that one leaves later are taken over in the same way until `close`.
+        Messages queued after a resumed turn stay queued. All other queued messages are handed back: no turn begins by
+        itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of any
+        other session stays suspended, with the messages queued after it, for a later call or process. A turn with work
+        of the application waits for that in any case, see `run_work` and `suspended_turn`. If the store has other
+        workers, sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
         register_hub(self)
@@ -858,7 +920,7 @@ class Hub:
         self._takeover.start()
 
     async def _take_over(self, session_id: str) -> None:
-        """Become the owner of a session without one, and go on with what is left of it, if this host has its files."""
+        """Become the owner of an orphaned session and continue its work, if its workspace is on this host."""
         with bound_ids(session=session_id):
             with suppress(SessionNotFound):  # by a catalog that lags
                 if not is_workspace_here(await self.store.catalog.get(session_id), self.store.log):
@@ -874,10 +936,10 @@ class Hub:
     async def drain(self, seconds: float) -> None:
         """Give the sessions to other workers of the store, and let turns that run here end; call `close` afterwards.
 
-        Sessions without a turn, and turns that wait for an answer, go to other workers at once, each other session once
-        its turn has ended. Commands are carried out as before, and a turn that one begins here is waited for too.
-        Returns once this process has no session, at the latest after `seconds`, and at once where no other worker can
-        go on with them.
+        Sessions without a turn, and turns that wait for an answer, go to other workers at once; any other session goes
+        once its turn has ended. Commands are carried out as before, and a turn that one begins here is waited for too.
+        Returns once this process has no session, at the latest after `seconds`, and at once if no other worker can take
+        the sessions.
         """
         clock, deadline = self._services.clock, self._services.clock.monotonic() + seconds
         self._draining = await self._has_other_workers()
@@ -903,8 +965,8 @@ class Hub:
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
 
-        If the store outlives the process, turns that wait for an answer stay as they are, and so do the messages
-        queued after them: they continue after a restart.
+        If the store outlives the process, turns that wait for an answer and the messages queued after them stay as they
+        are: they continue after a restart.
         """
         self._services.closing = True
         remove_hub(self)
@@ -912,7 +974,7 @@ class Hub:
             actor.turns.suspend()
         await self._takeover.close()
         while actors := list(self._actors):  # again for those that a command has claimed meanwhile
-            await asyncio.gather(*(actor.turns.settle() for actor in actors))
+            await asyncio.gather(*(actor.turns.wait_for_commit() for actor in actors))
             for actor in actors:
                 actor.turns.suspend()
             await asyncio.gather(*(actor.turns.stop() for actor in actors))
@@ -927,7 +989,7 @@ class Hub:
         await self._serving.aclose()
 
     async def _claim(self, session_id: str) -> SessionActor:
-        """Become the owner of the session and go on with what an earlier owner left."""
+        """Become the owner of the session and continue the work that an earlier owner left."""
         lease = AttachmentLease(await self.store.ownership.claim(session_id), self.store.blobs)
         try:
             loaded = await lease.load()
@@ -942,9 +1004,9 @@ class Hub:
         return actor
 
     async def _auto_consent(self, record: SessionRecord) -> AutoConsent:
-        """Return the consent to mode auto in a session that is claimed; a fork begins with that of its source.
+        """Return the consent to mode auto in a claimed session; a fork begins with the consent of its source.
 
-        It is missing in a session that is older than this hub, whichever process owned it until now.
+        A session that is older than this hub has none, whichever process owned it until now.
         """
         source, consent = record, self._auto_consents.get(record.id)
         while consent is None and source.created_at >= self._started_at:
@@ -960,7 +1022,7 @@ class Hub:
         return self._auto_consents.setdefault(record.id, AutoConsent(is_given=False))
 
     async def _recover(self, actor: SessionActor) -> None:
-        """Go on with what an earlier owner left; end all tasks of the actor if that fails."""
+        """Continue the work that an earlier owner left; if that fails, end all tasks of the actor."""
         try:
             await actor.recover(may_resume=self._may_resume(actor.id))
         except StoreError:
@@ -969,6 +1031,11 @@ class Hub:
 
     def _may_resume(self, session_id: str) -> bool:
         return self._resume_only is None or session_id in self._resume_only
+
+
+def _stable_id(*ids: str) -> str:
+    """Return the random part of an id, which is always the same for these ids."""
+    return hashlib.sha256("\n".join(ids).encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
 def _check_session_id(session_id: object) -> None:

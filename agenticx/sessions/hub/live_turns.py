@@ -19,7 +19,7 @@ The status of a turn, from its beginning in this process, or in an earlier one, 
                                                    another process owns the session (`suspend`, `leave`)
     any                         ended              its terminal event is stored
 
-What is stored of a turn is in the `StoredSession` that its owner folds; here is what only this process knows of it. A
+The stored state of a turn is in the `StoredSession` that its owner folds; this module has the rest. A
 turn that cannot go on keeps its status until its end is stored: `due_end` is that end, and no other event of the turn
 is stored.
 """
@@ -45,24 +45,27 @@ __all__ = ["NOT_STORED", "DueEnd", "LiveTurn", "LiveTurns", "MainTurn"]
 
 
 class DueEnd(NamedTuple):
-    """The end of a turn that did not emit it: the code and the text of its `error`."""
+    """The end of a turn that did not emit one itself: the code and the text of its `error`."""
 
     code: str
     text: str
 
 
 NOT_STORED = DueEnd("storage", "The session's log could not be written.")
-"""The end of a turn whose own could not be stored."""
+"""The end of a turn whose own end could not be stored."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class LiveTurn:
     """A turn that has not ended: a child turn, or a `MainTurn`. Its `status` changes as the module's table says.
 
-    `tree` has what is stored of it. `due_end` is the end that is to be stored for it. A suspended turn with a
-    `resume_point` is resumed here once it is begun again. `asked_again` are the requests of an earlier process that it
-    is to ask again, by id; each event is set once that is so, or the turn asks no more. `running_calls` are the calls
-    without a result that have begun. `child` is the child turn while it runs here.
+    - `tree` has what is stored of it.
+    - `due_end` is the end that is to be stored for it.
+    - A suspended turn with a `resume_point` is resumed here once it is begun again.
+    - `asked_again` are the requests of an earlier process that it is to ask again, by id; an event is set once that is
+      done, or the turn will not ask any more.
+    - `running_calls` are the calls without a result that have begun.
+    - `child` is the child turn while it runs here.
     """
 
     record: TurnRecord
@@ -86,7 +89,7 @@ class LiveTurn:
 
     @property
     def is_over(self) -> bool:
-        """True if no event of it is stored any more, but its end if that is due."""
+        """True if none of its events is stored any more, except for a due end."""
         return self.status == "ended" or self.due_end is not None
 
     @property
@@ -106,21 +109,21 @@ class LiveTurn:
 
     @property
     def runs_here(self) -> bool:
-        """True if it is a child turn with a task in this process that goes on."""
+        """True if it is a child turn with a running task in this process."""
         return self.child is not None and self.status != "suspended"
 
     def expect_requests(self, point: ResumePoint) -> None:
-        """Take the requests without an answer at `point` as those that the turn asks again."""
+        """Expect the turn to ask its unanswered requests at `point` again."""
         requests = (resumed for resumed in point.requests.values() if resumed.answer is None)
         self.asked_again = {resumed.request.id: resumed.asked for resumed in requests}
 
     def ask_no_more(self) -> None:
-        """Wake up all that wait for the turn to ask its requests again."""
+        """Wake up everything that waits for the turn to ask its requests again."""
         for asked in self.asked_again.values():
             asked.set()
 
     def resume(self) -> None:
-        """Take the turn, which is being begun again here, as it stands in the log."""
+        """Continue the turn from its state in the log; it is being begun again here."""
         self.status, self.resume_point = self.logged.status, None
 
     def leave(self) -> None:
@@ -131,14 +134,16 @@ class LiveTurn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class MainTurn(LiveTurn):
-    """A turn of the session's own, which is no child turn.
+    """A turn of the session itself: not a child turn.
 
-    `started` has the sequence number before the turn's first event once that is stored; a caller that waits for it
-    shields it. `done_event` is set once the turn's end is stored, its session deleted or its end left to a later try;
-    never for a turn that is suspended as the program ends. `derived_name` becomes the name of a session without one
-    once the turn has begun. `setup` is that with which it runs, None before it does here. `has_guest` says that an
-    agent acts which the hub does not have, so that the session goes back to its main agent at the end of the turn.
-    `picked_after` is the sequence number before the pick that its message made, None if it made none.
+    - `started` has the sequence number before the turn's first event once that is stored; callers shield it when they
+      wait.
+    - `done_event` is set once the turn's end is stored, the session is deleted, or the end is left to a later try;
+      never for a turn that is suspended when the program ends.
+    - `derived_name` becomes the name of a session without one once the turn has begun.
+    - `setup` is None until the turn runs here.
+    - `has_guest`: an agent acts that the hub does not have, so the session returns to its main agent at the end.
+    - `picked_after` is the sequence number before the pick that its message made, None without a pick.
     """
 
     setup: TurnSetup | None = None
@@ -169,10 +174,10 @@ class MainTurn(LiveTurn):
 
 
 class LiveTurns:
-    """The live turns of one session, `by_id`, and what is `stored` of it.
+    """The live turns of one session, `by_id`, and the `stored` session.
 
-    `main` is the last main turn, which stays after its end, for those who repeat its message. Once the turns are
-    `abandoned`, as the session has another owner, no event of a child turn is stored any more.
+    `main` is the last main turn; it stays after its end, for repetitions of its message. Once the turns are
+    `abandoned`, because the session has another owner, no event of a child turn is stored any more.
     """
 
     def __init__(self, stored: StoredSession) -> None:
@@ -217,14 +222,14 @@ class LiveTurns:
         return [turn for turn in self.children if turn.record.parent_turn_id == turn_id and not turn.detached]
 
     def asked_again(self, request_id: str) -> asyncio.Event | None:
-        """Return the event that is set once a request of an earlier process is asked again; None for any other."""
+        """Return the event that is set once a request of an earlier process is asked again; None for other requests."""
         return next((asked for turn in self.by_id.values() if (asked := turn.asked_again.get(request_id))), None)
 
     def add(self, turn: LiveTurn) -> None:
         self.by_id[turn.id] = turn
 
     def update(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> None:
-        """Update the status of a turn of which these events are stored; one that has ended is live no more."""
+        """Update the status of a turn after these events of it were stored; an ended turn is removed."""
         if turn_id is None or not events or (turn := self.by_id.get(turn_id)) is None:
             return
         if turn.running_calls:
@@ -236,13 +241,13 @@ class LiveTurns:
             turn.status = turn.logged.status
 
     def remove(self, turn: LiveTurn) -> None:
-        """Take a turn as ended."""
+        """Mark a turn as ended, and remove it."""
         turn.status, turn.due_end = "ended", None
         turn.ask_no_more()
         self.by_id.pop(turn.id, None)
 
     def fail(self, turn: LiveTurn, end: DueEnd) -> None:
-        """Store no more of a turn and its child turns but this end; detached ones go on."""
+        """Store only this end of a turn and of its attached child turns from now on; detached ones continue."""
         turn.due_end, turn.resume_point = end, None
         turn.ask_no_more()
         for child in self.attached_to(turn.id):
@@ -256,15 +261,15 @@ class LiveTurns:
     # --- turns of an earlier owner ------------------------------------------------------------------------------------
 
     def restore(self, tree: TurnTree) -> None:
-        """Take the suspended turns as they are in a tree that was read from the log."""
+        """Replace the suspended turns by their state in a tree that was read from the log."""
         for turn in self.by_id.values():
             if turn.status == "suspended" and turn.id in tree.turns:
                 self.tree.turns[turn.id] = tree.turns[turn.id]
 
     def await_resume(self, resumed: Iterable[ResumedTurn], *, ask: bool = True) -> None:
-        """Keep suspended child turns, and those below them, until they are begun again.
+        """Keep suspended child turns and their descendants until they are begun again.
 
-        Unless they `ask` their requests again, nobody can wait for that.
+        Without `ask`, no answer waits for them to ask their requests again.
         """
         for one in resumed:
             if (turn := self.by_id.get(one.turn_id)) is not None:
@@ -276,11 +281,11 @@ class LiveTurns:
     # --- suspending ---------------------------------------------------------------------------------------------------
 
     def waits(self, turn: LiveTurn, *, has_work: bool) -> bool:
-        """Return whether nothing of a turn goes on without an answer: with work, itself or all turns below it wait."""
+        """Return whether a turn cannot continue without an answer; with work, it or all of its child turns wait."""
         if not has_work:
             return turn.status == "waiting" and not turn.running_calls
-        below = [child for child in self.attached_to(turn.id) if child.child is not None or child.awaits_resume]
-        return bool(turn.status == "waiting" or below) and all(map(self._child_waits, below))
+        children = [child for child in self.attached_to(turn.id) if child.child is not None or child.awaits_resume]
+        return bool(turn.status == "waiting" or children) and all(map(self._child_waits, children))
 
     def _child_waits(self, turn: LiveTurn) -> bool:
         return turn.awaits_resume or (turn.child is not None and self.waits(turn, has_work=turn.child.has_work))

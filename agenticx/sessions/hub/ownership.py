@@ -1,4 +1,4 @@
-"""The sessions that this process owns: those in use or used last, and orphans that it takes over."""
+"""The sessions that this process owns: in use or used last, and orphans that it takes over."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.writer import run_to_completion
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.store.base import SessionOwnedElsewhere, Store
+from agenticx.threads import retrieve_exception
 
 __all__ = ["ActorCache", "Takeover"]
 
@@ -31,7 +32,7 @@ _log = get_logger(__name__)
 class ActorCache:
     """The actors of this process by session id; `open_actor` claims a session and returns its actor.
 
-    Once `is_closed`, a session is given up after each use: no other process could reach an owner that has ended.
+    Once `is_closed`, a session is released after each use: no other process could reach an owner that has ended.
     """
 
     def __init__(self, open_actor: Callable[[str], Awaitable[SessionActor]]) -> None:
@@ -48,8 +49,8 @@ class ActorCache:
         """Return the session's actor if it is in memory, else None."""
         return self._actors.get(session_id)
 
-    async def get_settled(self, session_id: str) -> SessionActor | None:
-        """Return the session's actor or None, as `get` does once the session is not being claimed or given up."""
+    async def get_after_change(self, session_id: str) -> SessionActor | None:
+        """Return the session's actor or None, after a claim or release of the session that is under way."""
         while (task := self._tasks.get(session_id)) is not None:
             await asyncio.wait({task})
         return self.get(session_id)
@@ -78,7 +79,7 @@ class ActorCache:
             self._run(idle.id, idle.lease.release(work_left=idle.has_suspended))
 
     async def _abandon_when_lost(self, actor: SessionActor) -> None:
-        """End all that the actor does once it does not own its session any more, also while nobody uses it."""
+        """End the work of an actor once it does not own its session any more, also while nobody uses it."""
         await actor.lease.lost.wait()
         if self.get(actor.id) is not actor:
             await actor.abandon()
@@ -95,13 +96,12 @@ class ActorCache:
         return task
 
     def _end(self, session_id: str, task: asyncio.Task[None]) -> None:
-        """Forget a claim or release that is done; its error is dropped if nobody waits for it any more."""
+        """Forget a claim or release that is done; its error is dropped if nobody waits for it."""
         self._tasks.pop(session_id, None)
-        if not task.cancelled():
-            task.exception()
+        retrieve_exception(task)
 
     async def finish(self, actor: SessionActor, *, keep: bool = True) -> None:
-        """Drop the actor after a use if its session is deleted; unless `keep`, or once closed, give up the session."""
+        """Drop the actor of a deleted session after a use; unless `keep`, or once closed, release the session."""
         if actor.deleted:
             self.discard(actor)
         elif (self.is_closed or not keep) and actor.is_idle and self.get(actor.id) is actor:
@@ -110,7 +110,7 @@ class ActorCache:
             await asyncio.shield(self._run(actor.id, actor.lease.release(work_left=work_left)))
 
     async def leave(self, actor: SessionActor) -> None:
-        """Give up the session of an actor that can leave it; its turn, if one waits, goes on at another owner."""
+        """Release the session of an actor that can leave it; a waiting turn continues at another owner."""
         self.discard(actor)
         actor.turns.suspend()
         await asyncio.shield(self._run(actor.id, self._leave(actor)))
@@ -132,7 +132,7 @@ class ActorCache:
 
 
 class Takeover:
-    """The tasks that claim orphans of `store` with `claim`, each until some worker owns the session.
+    """The tasks that claim orphans of `store` with `claim`, each until a worker owns the session.
 
     A session that cannot be read is tried once.
     """
@@ -154,7 +154,7 @@ class Takeover:
             self._following.start()
 
     async def close(self) -> None:
-        """End all tasks, bounded; a claim that is being made is completed."""
+        """End all tasks, bounded; a claim under way is completed."""
         self._has_begun = True
         await self._following.cancel()
         await asyncio.gather(*(claim.cancel() for claim in self._claims.values()))

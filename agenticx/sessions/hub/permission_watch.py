@@ -20,8 +20,8 @@ _CLOSING_SECONDS = 1.0
 class PermissionWatch:
     """A task that compares the rules and the trusted files each second while a confirmation waits.
 
-    They are changed by other processes too, such as `agx permissions add` and `agx trust`. After a change the
-    confirmations of the sessions that it follows are decided again. While they cannot be read, nothing changes.
+    Other processes change them too, for example `agx permissions add` and `agx trust`. After a change the confirmations
+    of the sessions that it follows are decided again. While they cannot be read, nothing changes.
     """
 
     def __init__(self, rules: RuleStore | None, trust: TrustStore | None, clock: Clock) -> None:
@@ -29,7 +29,7 @@ class PermissionWatch:
         self._trust = trust
         self._clock = clock
         self._sessions: dict[str, Session] = {}
-        self._seen: list[Any] = [None, None]  # never equal to what is read first: a change before that is found too
+        self._seen: list[Any] = [None, None]  # never equal to the first reading: an earlier change is found too
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, session: Session) -> None:
@@ -58,7 +58,7 @@ class PermissionWatch:
             self._task = None
 
     def _has_changed(self) -> bool:
-        """Return whether the rules or the trusted files are others than at the last call; it blocks."""
+        """Return whether the rules or the trusted files differ from those of the last call; blocks."""
         try:
             now = [None if store is None else store.list() for store in (self._rules, self._trust)]
         except (RulesUnusable, TrustUnusable):

@@ -27,6 +27,7 @@ from agenticx.sessions.log.events import decode
 from agenticx.sessions.log.records import Fact, MessagePosted, MessageTaken
 from agenticx.sessions.log.session_record import TurnRecord
 from agenticx.sessions.store.base import SessionLog, read_log_pages
+from agenticx.settings import given_provider_variables
 
 __all__ = ["MessageQueue", "QueuedMessage", "message_key", "read_queued", "recorded_submission", "steer"]
 
@@ -48,11 +49,13 @@ def message_key(session_id: str, client_turn_id: str) -> str:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class QueuedMessage:
-    """A message in the queue; it begins turn `turn_id`, or, if it `steers`, is taken into that turn.
+    """A message in the queue; it begins the turn `turn_id`, or, if it `steers`, is taken into that turn.
 
-    `interrupts`: the running turn is stopped for it, even if an earlier interrupt has only just begun that turn.
-    `cancelled`: it is handed back as soon as no turn runs. `refused`: it was reported as failed, although it may
-    be stored. `resolved` is set once it has an outcome.
+    - `interrupts`: the running turn is stopped for it, even if an earlier interrupt has only just begun that turn.
+    - `cancelled`: it is handed back as soon as no turn runs.
+    - `refused`: it was reported as failed, although it may be stored.
+    - `resolved` is set once it has an outcome.
+    - `provider_variables`, of its terminal, are not stored.
     """
 
     session_id: str
@@ -70,6 +73,7 @@ class QueuedMessage:
     cancelled: bool = False
     refused: bool = False
     resolved: asyncio.Event = field(default_factory=asyncio.Event)
+    provider_variables: Mapping[str, str] = field(default_factory=given_provider_variables, repr=False)
 
     @classmethod
     def from_request(cls, session_id: str, request: TurnRequest) -> QueuedMessage:
@@ -96,7 +100,7 @@ class QueuedMessage:
 
     @classmethod
     def from_event(cls, session_id: str, data: QueuedData) -> QueuedMessage:
-        """Return the message of an event `queued`, without its attachments, which is to be handed back."""
+        """Return the message of a `queued` event, without attachments, to be handed back."""
         return cls(
             session_id=session_id,
             turn_id=data["turn_id"],
@@ -137,11 +141,17 @@ class QueuedMessage:
         """Return the `message_posted` fact of the message."""
         return MessagePosted(**{one.name: getattr(self, one.name) for one in fields(MessagePosted)})
 
-    def to_event(self, type_: EventType) -> RuntimeEvent:
-        """Return the message's event of type `queued` or `handed_back`."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as an entry of the list of waiting messages."""
+        shown = {**self.to_event(EventType.QUEUED).data}
+        return shown | {"state": "steered" if self.steers else "queued"}
+
+    def to_event(self, type_: EventType, **more: Any) -> RuntimeEvent:
+        """Return the message's event of type `queued` or `handed_back`; `more` are further keys of its payload."""
         data: dict[str, Any] = {"turn_id": self.turn_id, "message_id": self.message.message_id}
         client_id = {} if self.client_turn_id is None else {"client_turn_id": self.client_turn_id}
-        return RuntimeEvent(type_, data | {"input": self.message.content} | attachment_data(self.message) | client_id)
+        shown = attachment_data(self.message) | client_id | more
+        return RuntimeEvent(type_, data | {"input": self.message.content} | shown)
 
 
 class MessageQueue:
@@ -153,13 +163,35 @@ class MessageQueue:
     def get(self, key: str) -> QueuedMessage | None:
         return next((message for message in self.messages if message.key == key), None)
 
+    def find(self, message_id: str) -> QueuedMessage | None:
+        """Return the waiting message of that id, else None; a message that is to be handed back does not wait."""
+        waiting = (message for message in self.messages if not message.cancelled)
+        return next((message for message in waiting if message.message.message_id == message_id), None)
+
+    def changed(self, message: QueuedMessage, text: str | None) -> QueuedMessage:
+        """Return a copy of a message with another text; raise `SessionBusy` if that is too long for the queue."""
+        if text is None:
+            return replace(message)
+        content = message.message.model_copy(update={"content": text})
+        self._check_size(content, [other for other in self.messages if other is not message])
+        return replace(message, message=content)
+
+    def apply_change(self, message: QueuedMessage, changed: QueuedMessage) -> None:
+        """Copy the changed fields into the message; an interrupt goes before others."""
+        is_moved = changed.interrupts and not message.interrupts
+        for one in ("message", "turn_id", "steers", "interrupts"):
+            setattr(message, one, getattr(changed, one))
+        if is_moved:
+            self.messages.remove(message)
+            self.add(message)
+
     def add(self, message: QueuedMessage) -> None:
         """Append `message`; an interrupt goes before all messages other than earlier interrupts."""
         earlier = sum(queued.interrupts for queued in self.messages)
         self.messages.insert(earlier if message.interrupts else len(self.messages), message)
 
     def has_interrupt(self, turn_id: str | None = None) -> bool:
-        """Return whether the running turn must end for a message other than the one that began `turn_id`."""
+        """Return whether the running turn must end for a message of another turn than `turn_id`."""
         return any(
             message.interrupts and not message.cancelled and message.turn_id != turn_id for message in self.messages
         )
@@ -176,16 +208,19 @@ class MessageQueue:
             self.remove(message)
 
     def cancel(self, turn_id: str | None = None) -> None:
-        """Mark all messages, or those of one turn, as cancelled: they are to be handed back."""
+        """Mark the messages of all turns, or of one, to be handed back."""
         for message in self.messages:
             message.cancelled = message.cancelled or turn_id in (None, message.turn_id)
 
     def check_capacity(self, message: UserMessage) -> None:
         """Raise `SessionBusy` if `message` would exceed the queue's limits."""
-        size = _size(message) + sum(_size(queued.message) for queued in self.messages)
-        if len(self.messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
+        self._check_size(message, self.messages)
+
+    def _check_size(self, message: UserMessage, others: Sequence[QueuedMessage]) -> None:
+        size = _size(message) + sum(_size(queued.message) for queued in others)
+        if len(others) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
             raise SessionBusy(
-                f"{len(self.messages)} messages are queued already; the queue of a session holds at most"
+                f"{len(others)} messages are queued already; the queue of a session holds at most"
                 f" {MAX_QUEUED_MESSAGES} messages and {MAX_QUEUED_BYTES // 1024 // 1024} MiB of texts and files"
             )
 
@@ -221,9 +256,9 @@ class MessageQueue:
 async def steer(
     message: QueuedMessage, steering: Steering | None, own_turn_id: str, commit: Callable[..., Awaitable[object]]
 ) -> None:
-    """Have the running turn take in a queued message, or queue it for its own turn if that one is ending.
+    """Let the running turn take in a queued message, or queue it for its own turn if that one is ending.
 
-    `steering` is that of the running turn, None if none runs; `commit` is that of the session's writer.
+    `steering` belongs to the running turn, None if none runs; `commit` is the method of the session's writer.
     """
     if steering is not None and steering.put(message.message):
         return
@@ -241,7 +276,7 @@ def _size(message: UserMessage) -> int:
 
 
 async def read_queued(log: SessionLog, session_id: str, keys: Collection[str]) -> list[QueuedMessage]:
-    """Return the messages with these keys as their last `queued` events say, for those whose facts are damaged.
+    """Return the messages with these keys from their last `queued` events, for messages with damaged facts.
 
     Raises `DamagedData` for events that cannot be read.
     """
@@ -257,7 +292,7 @@ async def read_queued(log: SessionLog, session_id: str, keys: Collection[str]) -
 
 
 def recorded_submission(session_id: str, taken: MessageTaken) -> Submission:
-    """Return the submission of a fact; its turn is the one that the message was to begin."""
+    """Return the submission of a fact; its turn is the one for the message, also if it never began."""
     turn = TurnRecord(
         id=taken.turn_id,
         session_id=session_id,

@@ -10,7 +10,7 @@ from agenticx.runtime.events import EventType
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.log.events import SessionEvent, StoredEvent, decode
 from agenticx.sessions.log.turn_tree import TurnFilter
-from agenticx.sessions.store.base import Log, related_turn_id
+from agenticx.sessions.store.base import Log, ended_turn_id
 from agenticx.threads import run_sized
 
 __all__ = ["EventReader"]
@@ -19,10 +19,10 @@ _PAGE_EVENTS = 256
 
 
 class EventReader:
-    """A reader of the events after the sequence number `after`, in order; with `turn_id` of those of one turn.
+    """A reader of the events after the sequence number `after`, in order.
 
-    Such a reader also gets those of its child turns, and ends with the turn. Once `finish` was called, any reader
-    ends with what is stored then.
+    With `turn_id` it reads the events of that turn and its child turns, and ends with the turn. After a call of
+    `finish` it ends with the events that are stored by then.
     """
 
     def __init__(self, log: Log, session_id: str, *, after: int, turn_id: str | None = None) -> None:
@@ -53,7 +53,7 @@ class EventReader:
         return await run_sized(_decode, page, size=size, name="agx decoding events")
 
     async def finish(self) -> None:
-        """Read what is left of the turn, or the next page of the session; nothing is read from the log later."""
+        """Read the rest of the turn, or the next page of the session; nothing is read from the log later."""
         async with self._lock:
             try:
                 while not self._ended and await self._read_page() and self._turn_id is not None:
@@ -81,8 +81,9 @@ class EventReader:
             if self._filter is None or self._filter.includes(event):
                 self._unread.append(event)
                 self._ended = event.terminal and event.turn_id == self._turn_id
-            elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn_id:
-                self._failure, self._ended = TurnFailed("the message was handed back: its turn never began"), True
+            elif self._turn_id is not None and ended_turn_id(event) == self._turn_id:
+                outcome = "handed back" if event.type == EventType.HANDED_BACK else "taken into another turn"
+                self._failure, self._ended = TurnFailed(f"the message was {outcome}: its turn never began"), True
             if self._ended:
                 break
         return bool(page)

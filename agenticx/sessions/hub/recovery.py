@@ -14,7 +14,7 @@ from agenticx.sessions.history.interrupted import (
     resume_point,
     work_resume_point,
 )
-from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.commits import LoadedSession
 from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.events import SessionEvent, TokenMerger, decode
 from agenticx.sessions.log.records import ChildTurnSaved, Fact, ProcessStarted
@@ -33,11 +33,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTurns:
-    """The turns without an end that can go on, and the `tree` of all of them.
+    """The turns without an end that can be resumed, and the `tree` of all of them.
 
-    `point` is where the running one does, None if there is none or it cannot; it `needs_work` if that of an application
-    took the place of its model calls, not that of its session. `detached` are those below it, or below an earlier one,
-    that go on by themselves.
+    - `point` is the resume point of the main turn, None without one or if it cannot be resumed.
+    - `needs_work`: work of the application, not of the session, replaces its model calls.
+    - `detached` are child turns, of it or of earlier turns, that are resumed by themselves.
     """
 
     point: ResumePoint | None = None
@@ -46,8 +46,8 @@ class OpenTurns:
     tree: TurnTree = field(default_factory=TurnTree)
 
 
-async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> InterruptedTurn:
-    """Return the state of an open turn in its log and facts; if they are unreadable, only that it runs."""
+async def read_interrupted(log: Log, turn: TurnRecord, loaded: LoadedSession) -> InterruptedTurn:
+    """Return the state of an open turn from its log and facts; if they are unreadable, only that it runs."""
     try:
         return (await _read_open_turns(log, [turn], loaded)).interrupted(turn)
     except DamagedData as exc:
@@ -56,12 +56,17 @@ async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> Interr
 
 
 async def resumable_turns(
-    log: Log, loaded: Loaded, messages: Sequence[Message], is_repeatable: Callable[[str], bool], *, has_work: bool
+    log: Log,
+    loaded: LoadedSession,
+    messages: Sequence[Message],
+    is_repeatable: Callable[[str], bool],
+    *,
+    has_work: bool,
 ) -> OpenTurns:
-    """Return the open turns that wait for a person and can go on exactly; none if their log or facts are damaged.
+    """Return the open turns that wait for a person and can be resumed exactly; none if log or facts are damaged.
 
-    `messages` is the conversation of the running turn, `is_repeatable` says which of its tools may run again, and
-    `has_work` is true if it runs the work of its session. Such a turn goes on only if all its child turns do.
+    `messages` is the conversation of the running turn, `is_repeatable` returns whether a tool of it may run again, and
+    `has_work` is true if it runs the work of its session; such a turn is resumed only if all its child turns are.
     """
     running, children = loaded.main_turn, loaded.child_turns
     try:
@@ -73,8 +78,8 @@ async def resumable_turns(
             interrupted = tree.interrupted(running)
             is_work = not interrupted.turn.round
             if has_work or is_work:
-                below = tree.resumed_below(running.id)
-                point = None if below is None else work_resume_point(interrupted, below)
+                children = tree.resumed_children(running.id)
+                point = None if children is None else work_resume_point(interrupted, children)
             else:
                 point = resume_point(interrupted, messages, is_repeatable)
             return OpenTurns(point=point, needs_work=is_work and not has_work, detached=detached, tree=tree.tree)
@@ -83,7 +88,7 @@ async def resumable_turns(
         return OpenTurns()
 
 
-async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: Loaded) -> _OpenTurnsReader:
+async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: LoadedSession) -> _OpenTurnsReader:
     """Read the events of turns that have not ended; raises `DamagedData`."""
     found = _OpenTurnsReader(loaded)
     ids, after = {turn.id for turn in turns}, min((turn.after_seq or 0 for turn in turns), default=0)
@@ -98,7 +103,7 @@ async def _read_open_turns(log: Log, turns: Sequence[TurnRecord], loaded: Loaded
 class _OpenTurnsReader:
     """The open turns of a session, with the saved state of child turns that have asked the user."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedSession) -> None:
         self._loaded = loaded
         self.tree = TurnTree()
         self._events = {turn.id: TokenMerger() for turn in loaded.child_turns}
@@ -120,7 +125,7 @@ class _OpenTurnsReader:
         return InterruptedTurn.with_facts(turn.session_id, self.tree[turn.id], self._loaded.open_facts)
 
     def resumed(self, turn: TurnRecord) -> ResumedTurn | None:
-        """Return the turn as it goes on, with those below it; None if it cannot."""
+        """Return the resume point of a turn and its child turns, or None."""
         interrupted = self.interrupted(turn)
         messages, state = list[Message](), None
         saved = self._saved.get(turn.id)
@@ -131,8 +136,8 @@ class _OpenTurnsReader:
         if interrupted.turn.round:
             point = None if state is None else child_resume_point(interrupted, messages)
         else:
-            below = self.resumed_below(turn.id)
-            point = None if below is None else work_resume_point(interrupted, below)
+            children = self.resumed_children(turn.id)
+            point = None if children is None else work_resume_point(interrupted, children)
         if point is None:
             return None
         return ResumedTurn(
@@ -145,15 +150,15 @@ class _OpenTurnsReader:
             **({} if state is None else {"state": state}),
         )
 
-    def resumed_below(self, turn_id: str) -> Sequence[ResumedTurn] | None:
-        """Return the child turns of that one that are not detached; None if one of them cannot go on."""
-        below = [turn for turn in self._loaded.child_turns if turn.parent_turn_id == turn_id]
-        resumed = [self.resumed(turn) for turn in below if turn not in self.detached]
+    def resumed_children(self, turn_id: str) -> Sequence[ResumedTurn] | None:
+        """Return the attached child turns of that turn, None if one of them cannot be resumed."""
+        children = [turn for turn in self._loaded.child_turns if turn.parent_turn_id == turn_id]
+        resumed = [self.resumed(turn) for turn in children if turn not in self.detached]
         return None if None in resumed else [turn for turn in resumed if turn is not None]
 
 
 async def end_leftover_processes(log: Log, facts: Sequence[Fact]) -> None:
-    """Terminate the processes on this host that are left of a turn of an earlier process."""
+    """Terminate the processes on this host that a turn of an earlier process left."""
     for fact in facts:
         if isinstance(fact, ProcessStarted) and is_this_host(fact.host, log):
             process = StartedProcess(fact.pid, fact.started, fact.mark)

@@ -38,7 +38,7 @@ class RetriedWork:
         task.add_done_callback(self._on_done)
 
     async def cancel(self) -> None:
-        """Cancel all tasks, each of which is in its pause or at work; wait for them, bounded."""
+        """Cancel all tasks, also in a pause, and wait for them, bounded."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

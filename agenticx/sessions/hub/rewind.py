@@ -71,15 +71,17 @@ async def rewind(
     private: Collection[Path] = (),
     earlier: Sequence[Fact] = (),
 ) -> RewindResult:
-    """Make that message, which may be one that was rewound away, the last of the conversation; no turn may run.
+    """Make that message, also a rewound one, the last of the conversation; no turn may run.
 
-    Files come first: if the process ends in between, the same rewind finds them already restored, and the fact
-    `rewind_began`, stored before the first file is changed, lets `complete_rewind` do it. Raises `MessageNotFound`; and
-    `DamagedData`, with nothing changed, if the changes of files by the calls in between cannot be read: the
-    conversation would no longer match the files; and `WorkspaceElsewhere`. Files in `private` are not restored,
-    and files outside the workspace only in `note_folders`.
-    `earlier` are such facts of rewinds that did not end; this one takes their place. The endings of sub-agents that the
-    conversation lacks then are told again, but for those whose start it lacks.
+    Files are restored first. The fact `rewind_began` is stored before the first file is changed: if the process ends in
+    between, `complete_rewind` finishes the rewind, and finds restored files as they should be.
+
+    - Files in `private` are not restored, and files outside the workspace only in `note_folders`.
+    - `earlier` are facts of unfinished rewinds; this one replaces them.
+    - Endings of sub-agents that the conversation lacks afterwards are reported again, unless it lacks their start too.
+
+    Raises `MessageNotFound`, `WorkspaceElsewhere`, and `DamagedData`, with nothing changed, if the changes of files by
+    the calls in between cannot be read: the conversation would no longer match the files.
     """
     check_workspace(writer.record, log)
     logged = await read_logged_session(log, session.id)
@@ -94,7 +96,7 @@ async def rewind(
     deliveries = rewound_deliveries(await log.facts(session.id, SubagentFact), history)
     files, began = list[RestoredFile](), _began(message_id, writer.seq)
     if snapshots is not None:
-        messages = await load_attachments(messages, snapshots.read_content)  # compacted ones have no contents
+        messages = await load_attachments(messages, snapshots.read_content)  # compacted messages have no contents
         current_calls = TurnsOnPath(logged, conversation.path()).calls()
         target_calls = turns.calls()
         undone, redone = current_calls - target_calls, target_calls - current_calls
@@ -114,7 +116,7 @@ async def rewind(
     session.artifacts.return_to(turns.revisions(session.options))
     session.is_option_due = False
 
-    def on_stored() -> None:  # which after `Doubtful` is known only later
+    def on_stored() -> None:  # after `OutcomeUnknown` that is known only later
         session.messages = messages
         session.notices = deliveries.notices(session.notices)
 
@@ -140,7 +142,7 @@ async def complete_rewind(
     note_folders: Collection[Path],
     private: Collection[Path],
 ) -> None:
-    """Complete the rewind in the middle of which an earlier process ended, unless the session has gone on since.
+    """Complete a rewind that the end of an earlier process cut off, unless the session has gone on since.
 
     A failure is logged; the next owner of the session tries again.
     """

@@ -1,10 +1,10 @@
-"""One session: all that it is, and every operation on it."""
+"""The actor of a session: the commands to it, its queued messages, and the choice of the next turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Collection, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,11 @@ from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
 from agenticx.sessions.hub.state_tracker import load_session
-from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input, check_task
+from agenticx.sessions.hub.submission import HubClosed, NotQueued, Submission, TurnRequest, check_same_input, check_task
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.log.commits import DamagedFact, Loaded
+from agenticx.sessions.log.commits import DamagedFact, LoadedSession
 from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.records import CLOSING_CLASSES, Fact, MessagePosted, MessageTaken, NameDerived
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
@@ -48,6 +48,7 @@ from agenticx.sessions.log.state import StoredSession
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost, find_fact
 from agenticx.sessions.store.hosts import is_workspace_here
+from agenticx.settings import using_provider_variables
 
 __all__ = ["SessionActor"]
 
@@ -59,14 +60,14 @@ _log = get_logger(__name__)
 
 
 class SessionActor:
-    """A session with its conversation, its only writer, its running turn, its queued messages and its requests.
+    """A session in memory: its conversation, its writer, its running turn, its queued messages and its requests.
 
-    The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
-    handed back, and whether it is rewound or deleted. `is_here` is true on the host of the workspace; `deleted` is set
-    once the session is deleted.
+    Only the holder of the lock decides what the session does next: whether a message is queued, begins a turn or is
+    handed back, and whether the session is rewound or deleted. `is_here` is true on the host of the workspace;
+    `deleted` is set once the session is deleted.
     """
 
-    def __init__(self, lease: AttachmentLease, loaded: Loaded, services: TurnServices) -> None:
+    def __init__(self, lease: AttachmentLease, loaded: LoadedSession, services: TurnServices) -> None:
         self.id = lease.session_id
         self._contents = SessionContents(services.blobs, self.id)
         with map_decode_errors(f"state of session {self.id!r}"):
@@ -76,6 +77,7 @@ class SessionActor:
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()
+        self._due_pick: Option | None = None
         stored = StoredSession.of(loaded)
         live = LiveTurns(stored)
         self._writer = SessionWriter(lease, stored, self.session, self._queue, services.clock, live.update)
@@ -92,7 +94,7 @@ class SessionActor:
     async def perform(self, command: commands.Command) -> Any:
         """Carry out a command and return its result; raises as the operation does.
 
-        Raises `NothingStored` where another owner has the session, and it is known that the command stored nothing.
+        Raises `NothingStored` if another owner has the session and the command is known to have stored nothing.
         """
         effects = self._writer.known_effects
         try:
@@ -128,14 +130,17 @@ class SessionActor:
 
     async def _perform_on_part(
         self,
-        command: commands.RemoveRule
+        command: commands.ChangeQueued
+        | commands.RemoveRule
         | commands.Pick
         | commands.StopOption
         | commands.ListSubagents
         | commands.DirectSubagent,
     ) -> Any:
-        """Carry out a command about a rule, an option or a sub-agent."""
+        """Carry out a command about a queued message, a rule, an option or a sub-agent."""
         match command:
+            case commands.ChangeQueued():
+                return await self.change_queued(command)
             case commands.RemoveRule():
                 return await run_to_completion(self.remove_rule(command.rule_id))
             case commands.Pick():
@@ -164,17 +169,17 @@ class SessionActor:
 
     @property
     def can_leave(self) -> bool:
-        """True if another owner can have the session at once: no turn runs here, and no command is being carried out.
+        """True if another owner can have the session at once: no turn runs and no command is being carried out.
 
-        A turn that waits for an answer goes on there, with the messages queued after it.
+        A turn that waits for an answer continues at the other owner, with the messages queued after it.
         """
         is_used = self._users or self._dispatching or self._lock.locked() or self._answer_lock.locked()
         has_next = self._queue.messages and self.turns.current is None
-        return not (is_used or has_next or self._writer.unsettled is not None) and self.turns.can_leave
+        return not (is_used or has_next or self._writer.pending_write is not None) and self.turns.can_leave
 
     @property
     def has_work(self) -> bool:
-        """True if an owner of the session has something to go on with or to end."""
+        """True if something of the session is still to be continued or ended."""
         return self._writer.stored.has_work or self.turns.subagents.has_unended
 
     @property
@@ -213,14 +218,14 @@ class SessionActor:
         return await self._current_submission(admitted)
 
     async def _resume_work(self, setup: TurnSetup, turn_id: str) -> MainTurn:
-        """Go on with the turn `turn_id`, which is suspended until the application runs the work of `setup`."""
+        """Continue the turn `turn_id`, which is suspended until the application runs the work of `setup`."""
         async with self._lock:
             self._check_open()
             async with self._answer_lock:
                 return await run_to_completion(self.turns.resume_work(turn_id, setup))
 
     async def _end_suspended_turn(self) -> None:
-        """End the turn that is suspended until the application runs its work, if there is one: it has begun another."""
+        """End the turn that waits for the application to run its work again, if any: it has begun another turn."""
         async with self._lock:
             self._check_open()
             await run_to_completion(self.turns.end_suspended_turn("interrupted", _REPLACED))
@@ -230,7 +235,7 @@ class SessionActor:
     ) -> Submission | MainTurn | QueuedMessage:
         """Return the earlier submission of the message, the turn that it began, or the message if it was queued.
 
-        `setup` is that of `record`, which may have changed since: a reader may have a handoff before its commit has
+        `setup` was made from `record`, which may have changed since: a reader may see a handoff before its commit has
         returned.
         """
         async with self._lock:
@@ -277,23 +282,34 @@ class SessionActor:
         """Raise `SessionBusy` while a turn runs."""
         if not self.turns.is_free:
             with suppress(StoreError):  # a reader may have the turn's end before its commit has returned
-                await self._writer.settle()
+                await self._writer.resolve_pending()
         if not self.turns.is_free:
             await self.lease.check()
             main = self.turns.live.main
-            raise SessionBusy(f"session {self.id!r} already runs turn {main.id if main else None!r}")
+            waits = any(self._services.gate.pending_requests(self.id))
+            hint = ", which waits for an answer (`hub.open_requests` has the question)" if waits else ""
+            raise SessionBusy(f"session {self.id!r} already runs turn {main.id if main else None!r}{hint}")
+
+    @asynccontextmanager
+    async def _while_free(self) -> AsyncGenerator[None]:
+        """Hold the lock while no turn runs; raises `SessionBusy` if one does."""
+        async with self._lock:
+            self._check_open()
+            await self._dispatch()
+            await self._check_free()
+            yield
 
     async def _earlier_submission(self, request: TurnRequest) -> Submission | MainTurn | None:
-        """Return the state of an earlier message with the same `client_turn_id`, None if there is none.
+        """Return the state of an earlier message with the same `client_turn_id`, None without one.
 
-        Raises `TurnConflict` if its input was another one. A message that was reported as failed is queued again if
-        it was stored nevertheless, which may append an event.
+        Raises `TurnConflict` if that had another input. A message that was reported as failed but is stored is queued
+        again, which may append an event.
         """
         client_turn_id = request.client_turn_id
         if client_turn_id is None:
             return None
-        if self._writer.unsettled is not None:
-            await run_to_completion(self._writer.settle())
+        if self._writer.pending_write is not None:
+            await run_to_completion(self._writer.resolve_pending())
         await self.lease.check()
         key = message_key(self.id, client_turn_id)
         if (message := self._queue.get(key)) is not None:
@@ -315,7 +331,7 @@ class SessionActor:
         return Submission(state="started", turn=turn, after_seq=turn.after_seq or 0)
 
     async def _requeue(self, message: QueuedMessage) -> None:
-        """Queue `message` again if it is to be handed back because it was reported as failed."""
+        """Queue a message again that was to be handed back because it was reported as failed."""
         if not message.refused:
             return
         message.refused = message.cancelled = False
@@ -340,7 +356,7 @@ class SessionActor:
     # --- the queue ----------------------------------------------------------------------------------------------------
 
     async def _enqueue(self, message: QueuedMessage, request: TurnRequest) -> None:
-        """Queue `message` durably, to run after the running turn, or to be taken into it. The caller holds the lock."""
+        """Queue `message` durably: to run after the running turn, or to steer it. The caller holds the lock."""
         self._queue.check_capacity(message.message)
         running, own_turn_id = self.turns.current, message.turn_id
         if request.when_busy == "steer" and running is not None and not running.steering.closed:
@@ -363,11 +379,50 @@ class SessionActor:
         if self.turns.current is None:
             self._dispatch_soon()
 
+    async def change_queued(self, command: commands.ChangeQueued) -> dict[str, Any] | None:
+        """Change or remove a queued message, see `Hub.change_queued`."""
+        async with self._lock:
+            self._check_open()
+            await self._dispatch()
+            return await run_to_completion(self._change_queued(command))
+
+    async def _change_queued(self, command: commands.ChangeQueued) -> dict[str, Any] | None:
+        message, running = self._queue.find(command.message_id), self.turns.current
+        has_begun = message is not None and running is not None and running.id == message.turn_id and not message.steers
+        if message is None or has_begun:
+            raise NotQueued(f"no message with the id {command.message_id!r} waits in session {self.id!r}")
+        changed = self._queue.changed(message, command.text)
+        inbox = None if running is None else running.steering
+        if message.steers and not (inbox is not None and inbox.remove(command.message_id)):
+            raise NotQueued(f"the running turn reads message {command.message_id!r}, which cannot be changed any more")
+        try:
+            if command.is_removed:
+                if message.steers:  # else readers of the running turn would take this outcome for the end of their turn
+                    changed.turn_id = new_id("turn")
+                await self._writer.commit(None, [changed.to_event(EventType.HANDED_BACK, removed=True)])
+                return None
+            former = _set_time(changed, command.when_busy, running)
+            await self._writer.commit(
+                None,
+                [changed.to_event(EventType.QUEUED, **former)],
+                facts=[changed.to_fact()],
+                on_stored=lambda: self._queue.apply_change(message, changed),
+            )
+        except StoreError:
+            if message.steers and inbox is not None:
+                inbox.put(message.message)
+            raise
+        if message.steers:
+            await steer(message, inbox, new_id("turn"), self._writer.commit)
+        elif message.interrupts and running is not None:
+            running.stop.set()
+        return message.to_json()
+
     async def _dispatch(self) -> None:
         """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.
 
-        Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once the hub is
-        closing. The caller holds the lock.
+        Messages that steered the ended turn too late are handed back as well, and all messages once the hub is closing.
+        The caller holds the lock.
         """
         main, queue, writer = self.turns.live.main, self._queue, self._writer
         if main is not None:
@@ -376,10 +431,12 @@ class SessionActor:
             await self.turns.wait_until_done(main)
             if queue.messages and main.has_failed_to_begin:
                 queue.cancel(main.id)
-        if writer.unsettled is not None:
-            await run_to_completion(writer.settle())
-        if self.turns.has_pending_end:
-            await run_to_completion(self.turns.end_pending())
+        if writer.pending_write is not None:
+            await run_to_completion(writer.resolve_pending())
+        if (main := self.turns.live.main) is not None and main.has_pending_end:
+            await self.turns.end_pending(main)
+        if self.turns.is_free:
+            await self._store_due_pick()
         while queue.messages and self.turns.is_free:
             closing = self._services.closing
             returned = [message for message in queue.messages if message.cancelled or message.steers or closing]
@@ -391,7 +448,11 @@ class SessionActor:
                 self._begin_queued(queue.messages[0])
 
     def _begin_queued(self, message: QueuedMessage) -> None:
-        """Begin the turn of a queued message, or cancel the message."""
+        """Begin the turn of a queued message with the variables of its terminal, or cancel the message."""
+        with using_provider_variables(message.provider_variables):
+            self._begin_queued_turn(message)
+
+    def _begin_queued_turn(self, message: QueuedMessage) -> None:
         try:
             setup = self._services.turn_setup(self._writer.record, message.model, message.sampling)
         except AgenticXError as exc:
@@ -403,8 +464,8 @@ class SessionActor:
             running.stop.set()
 
     def _on_free(self, failed: bool) -> None:
-        """Go on with the queue after a turn; one whose end could not be stored is ended first."""
-        if failed or self._queue.messages:
+        """Continue with the queue after a turn; a turn whose end could not be stored is ended first."""
+        if failed or self._queue.messages or self._due_pick is not None:
             self._dispatch_soon(failed=failed)
 
     def _dispatch_soon(self, *, failed: bool = False) -> None:
@@ -413,9 +474,9 @@ class SessionActor:
             self._dispatching.start(failed=failed)
 
     async def _try_dispatch(self) -> bool:
-        """Dispatch and return True; where the storage fails, cancel the queued messages and return False.
+        """Dispatch and return True; if the store fails, cancel the queued messages and return False.
 
-        They are handed back once the storage accepts it.
+        They are handed back once the store works again.
         """
         try:
             await run_to_completion(self._lock_and_dispatch())
@@ -438,7 +499,7 @@ class SessionActor:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
         await self.lease.check()
         self._queue.cancel()
-        self.turns.stop_below()
+        self.turns.stop_children()
         if (running := self.turns.current) is not None:
             running.stop.set()
             return running.record
@@ -446,9 +507,9 @@ class SessionActor:
         return None
 
     async def close(self) -> None:
-        """Hand back the queued messages, unless the turn before them continues after the next start; give it up."""
+        """Hand back the queued messages, unless a suspended turn is in front of them, and release the lease."""
         try:
-            if self._queue.messages or self.turns.has_pending_end:
+            if self._queue.messages or self.turns.has_pending_end or self._due_pick is not None:
                 await self._lock_and_dispatch()
         except StoreError as exc:
             _log.error("messages stay queued until restart", error=str(exc))
@@ -467,16 +528,16 @@ class SessionActor:
     # --- after a restart ----------------------------------------------------------------------------------------------
 
     async def recover(self, *, may_resume: bool) -> None:
-        """Resume or end the turn that an earlier owner left, and go on with the messages queued after it.
+        """Resume or end the turn that an earlier owner left, and continue with the messages queued after it.
 
-        A resumable turn stays suspended, with those messages, unless `may_resume`; see `Hub.recover`.
+        Unless `may_resume`, a resumable turn stays suspended, with those messages; see `Hub.recover`.
         """
         with self._used():
             async with self._lock:
                 await self._recover(may_resume=may_resume)
 
     async def _recover(self, *, may_resume: bool) -> None:
-        async with self._answer_lock:  # the turns that go on would not know of an answer that is stored meanwhile
+        async with self._answer_lock:  # resumed turns would not see an answer that is stored meanwhile
             loaded = await self._writer.read()
             await end_leftover_processes(self._services.log, loaded.open_facts)
             if self.turns.current is None:
@@ -515,7 +576,7 @@ class SessionActor:
         elif self._queue.has_interrupt():
             running.stop.set()
         else:
-            for message in restored:  # others that it has taken in are queued until that is stored
+            for message in restored:  # other messages that it has taken in stay queued until that is stored
                 if message.steers:
                     running.steering.put(message.message)
         await self._dispatch()
@@ -523,7 +584,7 @@ class SessionActor:
             await self.turns.announce_name()
 
     async def _give_up_damaged(self, damaged: Sequence[DamagedFact]) -> None:
-        """Report the work left of a session whose records cannot be read, and close it: no later start has it again.
+        """Report unreadable work of a session and close it, so that no later start tries it again.
 
         A queued message is handed back with the text of its `queued` event.
         """
@@ -550,19 +611,16 @@ class SessionActor:
     async def change(self, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append the `session_changed` event.
 
-        With a workspace raise `SessionBusy` while a turn or a sub-agent works or waits.
+        For a workspace raise `SessionBusy` while a turn or a sub-agent runs or waits.
         """
         if "workspace" not in changes:
             return await self._change(changes)
-        async with self._lock:
-            self._check_open()
-            await self._dispatch()
-            await self._check_free()
+        async with self._while_free():
             self.turns.subagents.check_free()
             return await run_to_completion(self._move(changes))
 
     async def _move(self, changes: dict[str, Any]) -> SessionRecord:
-        """Change the workspace; what the user allowed for the session was allowed in the former one."""
+        """Change the workspace, and drop the rules that the user gave in the former one."""
         rules, self.session.rules = self.session.rules, []
         try:
             record = await self._change(changes, has_state=True)
@@ -611,7 +669,7 @@ class SessionActor:
         return removed
 
     async def reset_team(self, team: str) -> None:
-        """Append the event behind which a team of that name begins anew; raises `SessionBusy` while a turn runs."""
+        """Append the event after which a team of that name starts afresh; raises `SessionBusy` while a turn runs."""
         async with self._lock:
             self._check_exists()
             await self._dispatch()
@@ -621,10 +679,7 @@ class SessionActor:
 
     async def rewind(self, message_id: str | None) -> RewindResult:
         """Truncate the conversation after that message, see `Hub.rewind`; do not cancel it midway."""
-        async with self._lock:
-            self._check_open()
-            await self._dispatch()
-            await self._check_free()
+        async with self._while_free():
             self.turns.subagents.check_free()
             return await rewind(
                 self._services.log,
@@ -651,30 +706,45 @@ class SessionActor:
         return options_work(variants)
 
     async def pick(self, number: int) -> SessionRecord:
-        """Make the files of an option those of the session, and its answer a part of the conversation.
-
-        Nothing changes if that was the last thing that happened. Raises `UnknownOption`, `OptionNotDone`, and
-        `SessionBusy` while a turn runs.
-        """
+        """Take the files of an option into the session, and its answer into the conversation, see `Hub.pick`."""
         async with self._lock:
             self._check_open()
             await self._dispatch()
-            await self._check_free()
             option = find_option(self.session.options, number)
             (state,) = (await self._option_states([option])).values()
-            if state.state != "done":
-                raise OptionNotDone(f"option {number} cannot be picked: it is {state.state}. {state.reason}".strip())
-            await run_to_completion(self._store_pick(option))
+            main = self.turns.live.main
+            if main is None or main.id != option.run_id or state.state != "done":
+                await self._check_free()
+                if state.state != "done":
+                    raise OptionNotDone(
+                        f"option {number} cannot be picked: it is {state.state}. {state.reason}".strip()
+                    )
+                await run_to_completion(self._store_pick(option))
+                return self._writer.record
+            self._due_pick = option
+            for other in self.session.options:
+                if other.run_id == option.run_id and other is not option:
+                    other.stop()
+        await self.turns.wait_until_done(main)
+        async with self._lock:
+            self._check_exists()
+            await self._dispatch()
             return self._writer.record
+
+    async def _store_due_pick(self) -> None:
+        """Store the pick that was made while the turn of the options ran, unless they were rewound since."""
+        if self._due_pick is not None and self._due_pick in self.session.options:
+            await run_to_completion(self._store_pick(self._due_pick))
+        self._due_pick = None
 
     async def stop_option(self, number: int) -> None:
         """Stop an option that runs; raise `UnknownOption`."""
         find_option(self.session.options, number).stop()
 
     async def _pick_first(self) -> int | None:
-        """Pick the first of the last options that is done, before the next message, if the user has picked none.
+        """Pick the first finished option of the last ones before the next message, if the user has picked none.
 
-        Return the sequence number before the event that says so, None if there is no such event.
+        Return the sequence number before the event of the pick, None without one.
         """
         session, after_seq = self.session, self._writer.seq
         if not session.is_option_due:
@@ -734,7 +804,7 @@ class SessionActor:
             )
 
     async def _wait_until_asked(self, request_id: str) -> None:
-        """Wait until a turn that was resumed just now has asked its request again, or has ended."""
+        """Wait until a turn that was just resumed has asked its request again, or has ended."""
         if (asked := self.turns.live.asked_again(request_id)) is not None:
             await asked.wait()
 
@@ -753,13 +823,13 @@ class SessionActor:
             self.deleted = True
             self._queue.clear()
             self.turns.live.leave()
-            if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
+            if self._snapshots is not None:  # only now: if the lease is lost, they belong to another owner
                 await self._snapshots.delete()
             await self._contents.delete()
 
 
 def _closing_fact(damaged: DamagedFact) -> Fact:
-    """Return the fact that closes work for the next owner of which only the key is known."""
+    """Return the fact that closes damaged work by its key, which is all that is known of it."""
     if damaged.kind != MessagePosted.kind:
         return CLOSING_CLASSES[damaged.kind](key=damaged.key, turn_id=damaged.turn_id)
     return MessageTaken(
@@ -772,3 +842,14 @@ def _closing_fact(damaged: DamagedFact) -> Fact:
         input="",
         attached="",
     )
+
+
+def _set_time(message: QueuedMessage, when_busy: str | None, running: MainTurn | None) -> dict[str, str]:
+    """Have a queued message read at another time; return the key with the turn that it will not begin."""
+    if when_busy == "interrupt":
+        message.turn_id = new_id("turn") if message.steers else message.turn_id
+        message.interrupts, message.steers = True, False
+    elif when_busy == "steer" and running is not None and not (message.steers or running.steering.closed):
+        former, message.turn_id, message.steers = message.turn_id, running.id, True
+        return {"former_turn_id": former}
+    return {}

@@ -62,7 +62,7 @@ def check_folder(record: SessionRecord) -> None:
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Raise `TypeError` or `ValueError` for a field that a record lacks, or a value that it cannot have."""
+    """Raise `TypeError` or `ValueError` for an unknown field, or a value that it cannot have."""
     for name, value in fields.items():
         if name not in _CHECKS:
             raise ValueError(f"{name!r} of a session cannot be changed; these can: {', '.join(_CHECKS)}")
@@ -186,9 +186,9 @@ def with_switch(
 ) -> tuple[Sequence[RuntimeEvent], SessionRecord, bool]:
     """Return a batch with the changes of the session's active agent, the record, and whether a guest acts after it.
 
-    The last handoff of the batch decides. A guest is an agent that the hub does not have (`has_agent`), so that no
-    later process could find it: the record has the main agent meanwhile, and the end of the turn says so. `has_guest`
-    says whether one acts before the batch.
+    The last handoff of the batch decides. A guest is an agent that the hub does not have (`has_agent`), so no later
+    process could find it: the record keeps the main agent, and the end of the turn names it. `has_guest` is true if a
+    guest acts before the batch.
     """
     events, agent = list(batch), record.agent
     places = [place for place, event in enumerate(events) if event.type is EventType.HANDOFF]

@@ -1,7 +1,7 @@
 """The stored state of a session between turns and processes: its messages and tool state.
 
-It is stored as records of the log, in the commit of the events that changed it: of the messages those that are new, of
-the tool state the parts that are changed.
+It is stored as records of the log, in the commit of the events that changed it: new messages, and changed parts of the
+tool state.
 
 Compacted messages are not held in memory once their summary is stored; opening a session does not read them. A part of
 the state has the number of summaries at the start of the messages and the number of stored compacted messages that they
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 
 def load_session(record: SessionRecord, stored: SessionState, contents: Contents | None = None) -> Session:
-    """Return the session as its last turn left it; `contents` are those of its files, by default none."""
+    """Return the session as its last turn left it; `contents` has the contents of its files, by default none."""
     session = Session(
         id=record.id,
         workspace=Path(record.workspace),
@@ -67,7 +67,7 @@ class StateTracker:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._messages: list[Message] = list(session.messages)
-        self._unchanged = len(self._messages)  # of those that are stored, as of the last look
+        self._unchanged = len(self._messages)  # of the stored ones, at the last look
         self._pending: StateChange | None = None
         self._parts = StateParts.of(session, _replacement_counts(session))
 
@@ -95,7 +95,7 @@ class StateTracker:
         return self._pending
 
     def _look_at_messages(self) -> int:
-        """Return how many of the stored messages the conversation begins with, at a cost of what has changed."""
+        """Return the number of stored messages at the start of the conversation; the cost is linear in the changes."""
         messages, start = self._session.messages, 0
         if isinstance(messages, TrackedMessages):
             start = min(self._unchanged, messages.take_unchanged())
@@ -104,7 +104,7 @@ class StateTracker:
     def pending_files(self) -> StateChange | None:
         """Return the change of the files and options alone, None if there is none.
 
-        For events of a child turn, whose commits leave the conversation above as it is stored.
+        The commits of child turns store it; they leave the conversation of the session as it is stored.
         """
         return self._parts_change(self._parts.file_changes(self._session))
 
@@ -118,7 +118,7 @@ class StateTracker:
         return StateChange((), parts.changed, len(self._messages), removed_parts=parts.removed)
 
     def mark_stored(self, change: StateChange) -> None:
-        """Take `change`, which is stored, as the base of the next one."""
+        """Make `change`, which is stored, the base of the next one."""
         self._messages[change.keep_messages :] = change.messages
         if change is self._pending:
             self._unchanged = len(self._messages)
@@ -128,7 +128,7 @@ class StateTracker:
     def reset_to(self, stored: SessionState) -> None:
         """Drop the part of the conversation that was not stored.
 
-        Tool state is stored with the next change; one that cannot be encoded is dropped too.
+        Tool state is stored with the next change; a state that cannot be encoded is dropped too.
         """
         self._session.messages, self._messages = TrackedMessages(stored.messages), list(stored.messages)
         self._unchanged = len(self._messages)
@@ -143,7 +143,7 @@ class StateTracker:
 
 
 class TrackedMessages(list[Message]):
-    """Messages of a conversation, of which is known where they were changed, so that none but new ones are compared."""
+    """Messages of a conversation that remember where they were changed, so that only new ones are compared."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         super().__init__(messages)

@@ -22,6 +22,7 @@ from agenticx.threads import run_sized
 
 __all__ = [
     "HubClosed",
+    "NotQueued",
     "NothingToGoOnWith",
     "Submission",
     "SubmissionState",
@@ -48,7 +49,11 @@ class HubClosed(AgenticXError):
 
 
 class NothingToGoOnWith(SettingsError):
-    """A message without content to a session with a team in which nothing was said yet."""
+    """A message without content to a session whose team has not run yet."""
+
+
+class NotQueued(AgenticXError):
+    """A change of a message that does not wait, or never did."""
 
 
 class TurnConflict(AgenticXError):
@@ -63,12 +68,14 @@ class TurnFailed(AgenticXError):
 class TurnRequest:
     """A message that a client submits.
 
-    `model` and `permission_mode` take the place of the session's for the turn that it begins, and `sampling` takes
-    precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
-    the turn that it joins. With an `output_schema`, a JSON Schema, the answer is a JSON value that fits it, as the
-    `output` of `final`. `mode` is used instead of the one that its words suggest, `vaults` instead of the session's.
-    With `variants`, 2 to 8 or the names of as many models, its turn makes options of it, and with `compact` its turn
-    compacts the conversation instead of answering; both are refused while the session is busy.
+    The fields hold for the turn that it begins, also if it is queued before, or resumed after a restart. A message that
+    steers runs in the turn that it joins.
+
+    - `model`, `permission_mode` and `vaults` replace the session's; `sampling` takes precedence over the model's.
+    - `output_schema` is a JSON Schema: the answer is a JSON value that fits it, as the `output` of `final`.
+    - `mode` replaces the mode that its words suggest.
+    - `variants`, 2 to 8 or the names of as many models, makes options of it; refused while the session is busy.
+    - `compact` compacts the conversation instead of answering; refused while the session is busy.
     """
 
     input: str
@@ -87,10 +94,10 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnObjects:
-    """The objects of a turn that no store keeps, so it begins at once in this process.
+    """The objects of a turn that no store keeps, so the turn begins at once in this process.
 
-    `agent` acts instead of the session's. `deps` are those of its tools. `context_variables` are added to those of the
-    session. `output` is the type of the answer, and has the object that was accepted.
+    `agent` acts instead of the session's, and its tools get `deps`. `context_variables` are added to the session's.
+    `output` is the type of the answer, and gets the accepted object.
     """
 
     agent: AgentDefinition[Any, Any] | None = None
@@ -154,7 +161,7 @@ def check_compaction(request: TurnRequest) -> None:
 
 
 def check_task(request: TurnRequest, messages: Sequence[Message]) -> None:
-    """Raise `NothingToGoOnWith` for a request without content to a session with a team whose `messages` are none."""
+    """Raise `NothingToGoOnWith` for a request without content to a session with a team and without `messages`."""
     if not (request.input or request.attachments or messages):
         raise NothingToGoOnWith("the input is empty, but the team has nothing to go on with; give it a task")
 

@@ -32,6 +32,7 @@ from agenticx.runtime import (
     TurnContext,
 )
 from agenticx.runtime.child_turns import TurnSuspended
+from agenticx.runtime.events import OWNER_CLOSED
 from agenticx.runtime.resume import ResumedTurn, ResumePoint
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
@@ -44,7 +45,7 @@ from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import NoteTurn, TurnConfiguration, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.commits import LoadedSession
 from agenticx.sessions.log.events import StoredEvent
 from agenticx.sessions.log.records import Fact, NameDerived
 from agenticx.sessions.log.session_record import TurnRecord
@@ -55,7 +56,7 @@ __all__ = ["TurnRunner"]
 
 _INTERRUPTED = DueEnd("interrupted", "The program ended while this turn was running.")
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
-_SETTLING_SECONDS = 0.5  # for a commit, of which a reader may have the events already
+_COMMIT_WAIT_SECONDS = 0.5  # for a commit whose events a reader may have already
 
 _log = get_logger(__name__)
 
@@ -63,9 +64,9 @@ _log = get_logger(__name__)
 class TurnRunner:
     """The turns of one session, one after another; each always gets a terminal event.
 
-    `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
-    `unannounced` is the fact of a derived name whose event is not stored yet. `children` are the child turns of those
-    that are `live`, `subagents` the agents of some of them.
+    - `on_free` is called once a turn has ended, with True if its end could not be stored and must be tried again.
+    - `unannounced` is the fact of a derived name whose event is not stored yet.
+    - `children` are the child turns of live turns, `subagents` are the sub-agents among them.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class TurnRunner:
 
     @property
     def current(self) -> MainTurn | None:
-        """The main turn that goes on here, perhaps only once the application runs its work again; None without one."""
+        """The unfinished main turn, even if it waits for the application to run its work again; None without one."""
         main = self.live.main
         return main if main is not None and (main.accepts_events or main.awaits_resume) else None
 
@@ -112,19 +113,19 @@ class TurnRunner:
 
     @property
     def is_free(self) -> bool:
-        """True if a turn may begin: none is live, and all is done at the end of the last one."""
+        """True if a turn may begin: no main turn is live, and the end of the last one is complete."""
         main = self.live.main
         return main is None or (main.status == "ended" and main.done_event.is_set())
 
     @property
     def is_idle(self) -> bool:
-        """True if no turn's task runs, and no turn is live but those that stay suspended."""
+        """True if no turn's task runs, and all live turns stay suspended."""
         is_live = any(not turn.stays_suspended for turn in self.live.by_id.values())
         return not (self._tasks or is_live or self.subagents.is_busy)
 
     @property
     def can_leave(self) -> bool:
-        """True if nothing goes on here that another owner of the session would not go on with: no turn runs."""
+        """True if another owner could continue everything that goes on here: no turn runs."""
         if self.current is None:
             return self.is_idle
         can_suspend = self._services.can_resume and self._waits(self.current)
@@ -156,7 +157,7 @@ class TurnRunner:
             main.task.add_done_callback(partial(self._on_turn_task_done, main))
 
     def _on_turn_task_done(self, main: MainTurn, task: asyncio.Task[None]) -> None:
-        """Report a task that raised to the loop's handler, as nothing awaits it, and do what it left undone."""
+        """Report the error of a task to the loop's handler, as nothing awaits it, and end its turn."""
         self._on_task_done("a turn could not be ended", task)
         if task.cancelled() or task.exception() is None or main.done_event.is_set():
             return
@@ -247,7 +248,7 @@ class TurnRunner:
             await self._remove_dropped_contents()
 
     def _instructions(self, setup: TurnSetup, configuration: TurnConfiguration) -> Instructions | None:
-        """Return the AGENTS.md files whose text the models of the turn get; None for another agent, and other work."""
+        """Return the AGENTS.md files in the prompts of the turn; None for another agent and for own work."""
         has_own_work = setup.work is not None and self._writer.record.team is None
         return None if has_own_work or setup.agent is not None else configuration.instructions
 
@@ -259,7 +260,7 @@ class TurnRunner:
             _log.warning("contents of old revisions could not be deleted", error=str(exc))
 
     async def _enter_notes(self, main: MainTurn) -> NoteTurn | None:
-        """Return the notes of the turn; None for a session without vaults, and for one whose work is not a model's."""
+        """Return the notes of the turn; None for a session without vaults, and for a turn without model calls."""
         source, setup = self._services.notes, main.setup
         if source is None or setup is None:
             return None
@@ -267,9 +268,9 @@ class TurnRunner:
         return notes if setup.work is None else None
 
     async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
-        """Return a turn that is over, or only in the log, for others to begin below it and outlive it.
+        """Return a turn that has ended, or is only in the log, as the parent of detached child turns.
 
-        `agent_path` names its agent, and those above that. Raises as `turn_setup` and `read_configuration` do.
+        `agent_path` has its agent and its ancestors' agents. Raises as `turn_setup` and `read_configuration` do.
         """
         services, record = self._services, self._writer.record
         setup = services.turn_setup(record, None, None, resumes=True)
@@ -287,11 +288,13 @@ class TurnRunner:
         return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 
     async def _write_events(self, main: MainTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn; those after its terminal event are dropped."""
+        """Store events of the turn; events after its terminal event are dropped."""
         if batch[-1].terminal and main.accepts_events:
             with suppress(StoreError):
                 await self.children.end_due()
             await self.children.end_not_resumed(main.id)
+            if self._services.closing:
+                batch = [*batch[:-1], _stopped_by_end(batch[-1])]
         if not main.accepts_events:  # perhaps meanwhile
             if main.status != "suspended":
                 _log.error("events after the terminal event dropped", count=len(batch))
@@ -346,7 +349,7 @@ class TurnRunner:
             return stored
 
     async def announce_name(self) -> None:
-        """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
+        """Append the event of the name that a turn derived, unless the user has given another name meanwhile."""
         async with self.record_lock:
             if self.unannounced is not None:
                 events, fact = name_announcement(self.unannounced, self._writer.record)
@@ -356,8 +359,8 @@ class TurnRunner:
     async def _abort(self, main: MainTurn, code: str, text: str, why: AgenticXError | None = None) -> None:
         """Store a terminal event for a turn that cannot continue.
 
-        If that fails, it is repeated before the session's next turn. Callers that wait for the turn to begin get `why`,
-        an error that the user can fix, if there is one.
+        If that fails, it is tried again before the next turn of the session. Callers that wait for the turn to begin
+        get `why`, an error that the user can fix, if there is one.
         """
         if main.done_event.is_set() or main.due_end is not None or main.stays_suspended:
             return
@@ -384,23 +387,23 @@ class TurnRunner:
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
-    async def settle(self) -> None:
+    async def wait_for_commit(self) -> None:
         """Wait, bounded, for the commit that is being made: a reader may have its events before a status shows them."""
-        if self._writer.unsettled is not None:
-            task = asyncio.create_task(self._settle(), name=f"agx settling {self._session.id}")
+        if self._writer.pending_write is not None:
+            task = asyncio.create_task(self._resolve_pending(), name=f"agx commit of {self._session.id}")
             self._tasks.add(task)
-            task.add_done_callback(partial(self._on_task_done, "a commit could not be settled"))
-            await asyncio.wait({task}, timeout=self._services.clock.real(_SETTLING_SECONDS))
+            task.add_done_callback(partial(self._on_task_done, "the outcome of a commit could not be found"))
+            await asyncio.wait({task}, timeout=self._services.clock.real(_COMMIT_WAIT_SECONDS))
 
-    async def _settle(self) -> None:
+    async def _resolve_pending(self) -> None:
         with suppress(StoreError):
-            await self._writer.settle()
+            await self._writer.resolve_pending()
 
     def suspend(self) -> None:
-        """Suspend the turn if it waits for an answer of the user and continues after a restart, and those below it.
+        """Suspend the turn and its child turns if it waits for the user and can continue after a restart.
 
-        A call that waits for a child turn has begun, so that turn's requests do not suspend it. Detached turns are
-        suspended by themselves.
+        A call that waits for a child turn has begun, so a request of the child turn does not suspend its parent.
+        Detached turns are suspended by themselves.
         """
         if not self._services.can_resume:
             return
@@ -430,17 +433,17 @@ class TurnRunner:
         return any(id_ in asked for id_ in main.logged.open_requests)
 
     def gate_of(self, turn_id: str) -> AsyncConfirmGate | None:
-        """Return the gate that a turn asks; None if it is not here: it takes its answers when it goes on."""
+        """Return the gate that a turn asks; None if the turn is not here: it reads its answers when it is resumed."""
         main, child = self.live.main, self.live.by_id.get(turn_id)
         if main is not None and main.id == turn_id:
             return self._services.gate if main.status != "suspended" else None
         return self._services.gate if child is not None and child.runs_here else None
 
     async def stop(self) -> None:
-        """Stop the turn and those below it, and wait for them, bounded."""
+        """Stop the turn and its child turns, and wait for their ends, bounded."""
         if self.live.main is not None:
             self.live.main.stop.set()
-        self.stop_below()
+        self.stop_children()
         if tasks := list(self._tasks):
             _, late = await asyncio.wait(tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
             for task in late:
@@ -450,7 +453,7 @@ class TurnRunner:
         await self.subagents.close()
         await self.children.wait_until_released(self._services.clock.real(_CLOSING_SECONDS))
 
-    def stop_below(self) -> None:
+    def stop_children(self) -> None:
         """Stop the child turns, and the sub-agents that have not begun theirs."""
         self.children.stop()
         self.subagents.stop()
@@ -458,7 +461,7 @@ class TurnRunner:
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
         self.live.abandoned = True
-        self.stop_below()
+        self.stop_children()
         if (main := self.live.main) is not None and main.status != "ended":
             main.leave()
             main.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
@@ -470,7 +473,7 @@ class TurnRunner:
             await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
 
     async def wait_until_done(self, main: MainTurn) -> None:
-        """Wait until all is done at the end of a turn that is over; the caller does what a cancelled task left."""
+        """Wait until a turn that is over has completed its end; if its task was cancelled the caller does that."""
         if main.task is not None and not main.task.done():
             done = asyncio.ensure_future(main.done_event.wait())
             try:
@@ -480,25 +483,24 @@ class TurnRunner:
         main.done_event.set()
 
     def end_later(self, main: MainTurn) -> None:
-        """Have a turn ended before the session's next one begins, as it cannot be ended now."""
+        """Mark a turn that cannot be ended now: it is ended before the next turn of the session."""
         self.live.fail(main, NOT_STORED)
         main.done_event.set()
         self._on_free(True)
 
-    async def end_pending(self) -> None:
-        """Store the turn's end that could not be stored before, if any; raises `StoreError` if it fails again."""
-        if (main := self.live.main) is not None and main.has_pending_end:
-            await self._end(main)
+    async def end_pending(self, main: MainTurn) -> None:
+        """Store the end of a turn that could not be stored before; raises `StoreError` if it fails again."""
+        await run_to_completion(self._end(main))
 
     async def _end(self, main: MainTurn) -> None:
-        """Store the end of a turn that is due, as the store has it: it may have stored what it reported as failed."""
+        """Store the due end of a turn, unless it is stored: a commit that was reported as failed may be."""
         loaded = await self._writer.reload()
         if loaded.main_turn is not None and loaded.main_turn.id == main.id and main.due_end is not None:
             await self._append_end(loaded, loaded.main_turn, main.due_end)
         self.live.remove(main)
 
-    async def _append_end(self, loaded: Loaded, record: TurnRecord, end: DueEnd) -> None:
-        """Append the events that answer the turn's open calls and requests and end it, after its child turns."""
+    async def _append_end(self, loaded: LoadedSession, record: TurnRecord, end: DueEnd) -> None:
+        """End a turn after its child turns: append events that answer its open calls and requests, and its end."""
         await self.children.end_due()
         interrupted = await read_interrupted(self._services.log, record, loaded)
         may_repeat = partial(self._services.is_repeatable, loaded.record)
@@ -517,11 +519,11 @@ class TurnRunner:
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
-    async def recover(self, loaded: Loaded, *, may_resume: bool) -> None:
-        """Go on with the suspended turns that wait for a person, and end all others as interrupted.
+    async def recover(self, loaded: LoadedSession, *, may_resume: bool) -> None:
+        """Resume the suspended turns that wait for a person, and end all others as interrupted.
 
-        One with the work of an application waits until `resume_work` brings that. Unless `may_resume` the others that
-        can go on are still suspended.
+        A turn with work of the application waits for `resume_work`. Unless `may_resume`, the other resumable turns stay
+        suspended.
         """
         live, main = self.live, self.live.main
         if main is not None and not main.stays_suspended:
@@ -545,7 +547,7 @@ class TurnRunner:
                 except AgenticXError as exc:
                     _log.warning("turn cannot be resumed", error=str(exc))
                     end, point = DueEnd(end.code, f"{end.text} It cannot go on: {exc}"), None
-        # no await until all is decided: a turn that begins below one that stays suspended is suspended too
+        # no await until all is decided: a child turn that begins meanwhile is suspended with its parent
         self._fail_others([*found.detached, *(() if point is None else point.children)])
         if may_resume:
             self._resume_detached(found.detached)
@@ -560,7 +562,7 @@ class TurnRunner:
         await self._end_others()
 
     def _resume_detached(self, detached: Sequence[ResumedTurn]) -> None:
-        """Have the owner of detached turns go on with them; those with which it cannot are to be ended."""
+        """Let the resumer continue the detached turns; mark the turns that it refuses to be ended."""
         self.live.await_resume(detached)
         for one in detached:
             if not self.children.resumer.resume(one):
@@ -573,7 +575,7 @@ class TurnRunner:
             _log.error("child turns could not be ended; retried before the next turn", error=str(exc))
 
     def _fail_others(self, resumed: Sequence[ResumedTurn]) -> None:
-        """Have all suspended child turns ended but for these and those below them."""
+        """Mark all suspended child turns to be ended, except for these and their child turns."""
         kept = set[str]()
         while resumed:
             kept.update(one.turn_id for one in resumed)
@@ -583,7 +585,7 @@ class TurnRunner:
                 self.live.fail(turn, _INTERRUPTED)
 
     def _keep_suspended(self, main: MainTurn, point: ResumePoint) -> None:
-        """Keep a turn, and those below it, as they are until `resume_work` or a stop; the session is busy with it."""
+        """Keep a turn and its child turns suspended until `resume_work` or a stop; the session is busy with it."""
         self.live.await_resume(point.children, ask=False)
         main.resume_point = point
         main.stop.watch(lambda: self._end_stopped(main))
@@ -601,10 +603,10 @@ class TurnRunner:
                 await self._abort(main, code, text)
 
     async def resume_work(self, turn_id: str, setup: TurnSetup) -> MainTurn:
-        """Go on with a turn that waits for its work, which `setup` has, with the answers that are stored by now.
+        """Continue a turn that waits for its work, which `setup` has, with the answers that are stored by now.
 
-        The caller sees to it that none is stored meanwhile. Raises `TurnFailed` if the turn does not wait, and
-        `SettingsError` if it cannot go on now; it waits on.
+        The caller makes sure that no answer is stored meanwhile. Raises `TurnFailed` if the turn does not wait; after
+        `SettingsError` it still waits.
         """
         if (main := self.suspended_turn) is None or main.id != turn_id:
             raise TurnFailed(f"turn {turn_id!r} does not wait for its work")
@@ -616,7 +618,7 @@ class TurnRunner:
         self.live.await_resume(found.point.children)
         return self._resume(main, found.point, setup)
 
-    async def _resumable_turns(self, loaded: Loaded) -> OpenTurns:
+    async def _resumable_turns(self, loaded: LoadedSession) -> OpenTurns:
         services, record, messages = self._services, loaded.record, self._session.messages
         if not services.can_resume or (loaded.main_turn is None and not loaded.child_turns):
             return OpenTurns()
@@ -626,17 +628,24 @@ class TurnRunner:
         return replace(found, point=None) if makes_options else found
 
     def _makes_options(self, turn_id: str) -> bool:
-        """Return whether a turn has begun to make options. It does not go on after a restart."""
+        """Return whether a turn has begun to make options; such a turn is not resumed after a restart."""
         return any(option.run_id == turn_id for option in self._session.options)
 
-    async def _setup_again(self, loaded: Loaded, turn: TurnRecord, point: ResumePoint) -> TurnSetup:
-        """Return the setup with which a turn of an earlier process goes on, that of the agent that acted.
+    async def _setup_again(self, loaded: LoadedSession, turn: TurnRecord, point: ResumePoint) -> TurnSetup:
+        """Return the setup of a turn of an earlier process, for the agent that acted.
 
-        Raises as `turn_setup`, such as `UnknownAgent` if this process does not know the agent, and as
-        `read_configuration` do.
+        Raises as `turn_setup` does, for example `UnknownAgent` for an agent that this process does not know, and as
+        `read_configuration` does.
         """
         services, record = self._services, loaded.record
         acting = None if point.acting_agent == MAIN_AGENT else point.acting_agent
         record = replace(record, agent=acting)
         setup = services.turn_setup(record, turn.model, turn.sampling, resumes=True)
         return replace(setup, configuration=await services.read_configuration(record))
+
+
+def _stopped_by_end(event: RuntimeEvent) -> RuntimeEvent:
+    """Return the terminal event of a turn that a closing hub stopped; other terminal events are unchanged."""
+    if event.data.get("code") != "stopped":
+        return event
+    return replace(event, data={**event.data, "text": OWNER_CLOSED})

@@ -61,21 +61,25 @@ __all__ = [
 
 _log = get_logger(__name__)
 
-_READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
+_READING_SECONDS = 5.0  # to read a few small files, whose disk may not answer
 
 
 class AgentSource(Protocol):
-    """The agents that sessions can have besides the main one.
+    """The agents of sessions other than the main one.
 
-    An agent without a model of its own has the `default` one, that of the session; with `override` that model takes the
-    place of all.
+    An agent without a model of its own has the model of the session, `default`. With `override` all agents have that
+    model.
     """
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
     def __contains__(self, name: object, /) -> bool: ...
     def check_name(self, name: str) -> None:
-        """Raise `UnknownAgent` for the name of no agent."""
+        """Raise `UnknownAgent` unless an agent has the name."""
+        ...
+
+    def add(self, agent: AgentDefinition[Any, Any]) -> None:
+        """Let sessions use one more agent; raise `ValueError` for a name that is taken."""
         ...
 
     def find(self, name: str) -> AgentDefinition[Any, Any] | None:
@@ -83,16 +87,16 @@ class AgentSource(Protocol):
         ...
 
     def agent(self, name: str, session_id: str, agents: TurnAgents) -> TurnAgent:
-        """Return the agent of that name for a turn of the session, that of `agents`; raises as `check_name` does."""
+        """Return the agent of that name for the turn of `agents` in the session; raises as `check_name` does."""
         ...
 
     def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
-        """Return the agents of one turn of the session, to which it can hand over."""
+        """Return the agents to which one turn of the session can hand over."""
         ...
 
 
 class AgentFileSource(Protocol):
-    """The agents of files, with which sessions are made."""
+    """Agents defined by files, for new sessions."""
 
     def names(self) -> Sequence[str]:
         """Return the names of all; blocks."""
@@ -107,11 +111,11 @@ class NoteSource(Protocol):
     """The notes that sessions can use."""
 
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
-        """Let the tools for notes find those of a turn, in which the caller runs; return its notes if there are any."""
+        """Let the tools for notes use the notes of the current turn; return these, None without any."""
         ...
 
     async def folders(self) -> Collection[Path]:
-        """Return the folders of the vaults there are, in which the tools for notes write."""
+        """Return the folders of all vaults, where the tools for notes write."""
         ...
 
     async def close(self) -> None:
@@ -133,7 +137,7 @@ class TeamSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewSessionAgent:
-    """The parts of a new session that an agent of a file supplies; with None it has those of any session."""
+    """The parts of a new session that come from the file of an agent; None stands for the default."""
 
     system_prompt: str
     model: str | None
@@ -142,9 +146,9 @@ class NewSessionAgent:
 
 @dataclass(frozen=True, slots=True)
 class NoteTurn:
-    """The notes of a turn, and its limits where they are others than those of any turn.
+    """The notes of a turn, and its limits if they are not the usual ones.
 
-    `enabled` returns those of the session's tools that it may use.
+    `enabled` returns the tools of the session that the turn may use.
     """
 
     notes: TurnNotes
@@ -156,7 +160,7 @@ class NoteTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnConfiguration:
-    """The settings of a turn as they apply in its workspace, and its system prompt with its AGENTS.md files."""
+    """The settings of a turn in its workspace, and its system prompt with its AGENTS.md files."""
 
     settings: Settings
     system_prompt: str
@@ -165,11 +169,13 @@ class TurnConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSetup:
-    """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
+    """The model and the tools with which a turn runs; its `configuration` is read when it begins, unless given.
 
-    An `agent` takes the place of these and of the system prompt. `agents` are those to which the turn can hand over,
-    None for those that tools return. With `work` it calls no model, see `TurnContext`. `objects` are those that only
-    this process has, and `deps` those of the tools: of `objects`, else of the hub.
+    - `agent` replaces them and the system prompt.
+    - `agents` are the agents to which the turn can hand over; None if only a tool's result can name another agent.
+    - `work` replaces the model calls, see `TurnContext`.
+    - `objects` are not stored: only this process has them.
+    - `deps` are the deps of the tools, from `objects` or else from the hub.
     """
 
     model: ChatModel
@@ -201,12 +207,8 @@ class TurnServices:
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
-    `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
-    model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
-    main one, `agent_files` those that a session can be made with, `teams` those whose run their turns can be, `notes`
-    those of a person; None if no session can have any. `deps` returns those of a turn that is given none.
-    `rules` are those of the user, `trust` has the contents of AGENTS.md files that the user trusts. `closing` is set
-    once no turn may begin any more.
+    `config/prompts/system.md`, and a session's own prompt replaces either. The other parts are as in `Hub`. `closing`
+    is set once no turn may begin any more.
     """
 
     store: Store
@@ -236,7 +238,7 @@ class TurnServices:
 
     @property
     def blobs(self) -> Blobs:
-        """The contents of sessions: the store's, or, for a store without them, those of this process."""
+        """The contents of sessions in the store, or in this process for a store that keeps none."""
         return self.store.blobs or self._own_blobs
 
     def turn_setup(
@@ -283,10 +285,10 @@ class TurnServices:
         work: TurnWork | None = None,
         objects: TurnObjects | None = None,
     ) -> TurnSetup:
-        """Return the setup of a turn without the deps of the hub; a named model takes the place of the session's.
+        """Return the setup of a turn without the deps of the hub; a named model replaces the session's.
 
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
-        never works in a folder of this host that another one's path names.
+        never works in a folder of this host that only has the path of another host's folder.
         """
         work = work or self._work(record)
         check_workspace(record, self.log)
@@ -322,20 +324,19 @@ class TurnServices:
     def _agents_for(self, name: str | None) -> AgentSource:
         """Return the agents besides the main one; raise `UnknownAgent` if there are none."""
         if self.agents is None:
-            raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
+            raise UnknownAgent(f"unknown agent {name!r}: the session has its main agent only")
         return self.agents
 
     def agent_named(self, name: str) -> AgentDefinition[Any, Any] | None:
-        """Return the agent of that name that sessions can have, None for the main agent and an unknown one."""
+        """Return the agent of that name for sessions, None for the main agent and an unknown name."""
         return None if self.agents is None else self.agents.find(name)
 
-    def name_of(self, agent: AgentDefinition[Any, Any]) -> str:
-        """Return the name of an agent that sessions can have; raise `UnknownAgent` for another agent of that name too.
+    def add_agent(self, agent: AgentDefinition[Any, Any]) -> str:
+        """Let sessions use an agent and return its name; raise `ValueError` if that is taken.
 
         A session stores the name alone, so a later process must find the agent by it.
         """
-        if self.agent_named(agent.name) != agent:
-            raise UnknownAgent(f"the hub was not opened with the agent {agent.name!r}; use open_hub(agents=[…])")
+        self._agents_for(agent.name).add(agent)
         return agent.name
 
     def output_type(self, record: SessionRecord) -> Any:
@@ -344,14 +345,14 @@ class TurnServices:
         return None if agent is None else agent.output_type
 
     def has_agent(self, name: str) -> bool:
-        """Return whether sessions can have the agent of that name, which a later process finds too."""
+        """Return whether the hub has an agent of that name, which a later process finds too."""
         return self.agents is not None and name in self.agents
 
     async def with_agent(self, record: SessionRecord, name: str, given: Collection[str]) -> SessionRecord:
         """Return the record of a new session with the agent of that name: one of the hub's, else one of a file.
 
-        Of a file the prompt, the model and the tools are copied, apart from the fields in `given`. Raises
-        `UnknownAgent`, and `AgentConfigError` for a file that cannot be used, also for its model.
+        The prompt, the model and the tools of a file are copied, except for the fields in `given`. Raises
+        `UnknownAgent`, and `AgentConfigError` for a file that cannot be used, also because of its model.
         """
         files = self.agent_files
         if files is None or self.has_agent(name):
@@ -381,7 +382,7 @@ class TurnServices:
         return replace(record, agent_file=name, **copied)
 
     def _available_tools(self, record: SessionRecord, agent: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the names that a session can have; `record` has the enabled ones."""
+        """Return the names whose tools a session can have; `record` has the enabled ones."""
         available = {tool.schema.name for tool in self.tools(record)}
         missing = [name for name in names if name not in available]
         if missing:
@@ -524,12 +525,12 @@ class TurnServices:
         return runtime
 
     async def compaction_work(self, turn: Turn) -> WorkResult:
-        """Compact the conversation of a turn: the work of one whose message asks for it."""
+        """Compact the conversation: the work of a turn whose message asks for that."""
         compactor, clocks = self._compactor(turn.settings), ModelClocks.from_settings(turn.settings)
         return WorkResult(await RequestBuilder(compactor=compactor, clocks=clocks).compact(turn))
 
     def _compactor(self, settings: Settings) -> ContextCompactor:
-        """Return a compactor that counts no messages unless a setting says so: short ones fit into any window."""
+        """Return a compactor that goes by size alone, unless a setting limits the number of messages."""
         messages = settings.compaction_threshold_messages
         return ContextCompactor(
             threshold_messages=sys.maxsize if messages is None else messages,
@@ -550,7 +551,7 @@ class TurnServices:
 
 
 def _check_beside_team(record: SessionRecord) -> None:
-    """Raise `SettingsError` for a session that has an agent or a system prompt beside a team."""
+    """Raise `SettingsError` for a session with a team that also has an agent or a system prompt."""
     if record.agent is not None and record.team is not None:
         raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")
     if record.system_prompt is not None and record.team is not None:

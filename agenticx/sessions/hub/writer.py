@@ -15,32 +15,33 @@ from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.events import ASKING_EVENTS, REQUEST_EVENTS, TEXT_DELTAS
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state_tracker import StateTracker
-from agenticx.sessions.log.commits import Commit, Loaded, StateChange
+from agenticx.sessions.log.commits import Commit, LoadedSession, StateChange
 from agenticx.sessions.log.events import StoredEvent, given_answer
 from agenticx.sessions.log.records import Fact, RequestAsked, RequestDecided, SubagentDelivered
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
 from agenticx.sessions.log.state import StoredSession
 from agenticx.sessions.log.tool_state import ENCODING_ERRORS
-from agenticx.sessions.store.base import Doubtful, Lease
+from agenticx.sessions.store.base import Lease, OutcomeUnknown
 from agenticx.subagents.records import SubagentEnding
+from agenticx.threads import retrieve_exception
 
 __all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
 
 T = TypeVar("T")
 
-_SETTLING_PAUSES = (0.0, 0.05, 0.2)  # seconds before each repetition of a commit without an answer
+_REPEAT_PAUSES = (0.0, 0.05, 0.2)  # seconds before each repetition of a commit without an answer
 
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    """A commit, and the call that follows once it is stored."""
+    """A commit, and the function to call once it is stored."""
 
     commit: Commit
     on_stored: Callable[[], None] | None
 
     @property
     def is_of_command(self) -> bool:
-        """True unless the commit is one of a turn that runs, or begins one below it."""
+        """True unless the commit belongs to a running turn, or begins a child turn."""
         begins = self.commit.begins
         return self.commit.turn_id is None or (begins is not None and begins.parent_turn_id is None)
 
@@ -48,11 +49,14 @@ class _Write:
 class SessionWriter:
     """The only writer of a session.
 
-    What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
-    repeated at once, a few times, and if the store still does not answer, again before anything else is written;
-    `unsettled` is that commit, or the one that is being made; `known_effects` is `effect_count` without it. With
-    `state_frozen` the conversation stays as it is stored. `stored` is the session as it is stored, folded commit by
-    commit. `on_events` is called with the id of the turn and the events of each commit that is stored.
+    The session in memory changes only once a commit has returned. A commit of unknown outcome is repeated at once, a
+    few times. If the store still does not answer, it is repeated before anything else is written.
+
+    - `pending_write` is the commit of unknown outcome, or the one that is being made.
+    - `known_effects` is `effect_count` without the pending write.
+    - With `state_frozen` the conversation stays as it is stored.
+    - `stored` is the session as it is stored, folded commit by commit.
+    - `on_events` is called with the id of the turn and the events of each stored commit.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class SessionWriter:
     ) -> None:
         self.stored = stored
         self.state_frozen = False
-        self.unsettled: _Write | None = None
+        self.pending_write: _Write | None = None
         self._lease = lease
         self._queue = queue
         self._clock = clock
@@ -89,11 +93,11 @@ class SessionWriter:
 
     @property
     def effect_count(self) -> int:
-        """The number of commits that are or may be stored, without those of a turn that has begun; it never falls.
+        """The number of commits of commands that are or may be stored, without those of running turns; never falls.
 
         An operation that raises `OwnershipLost` and has not raised this number has stored nothing.
         """
-        return self.known_effects + (self.unsettled is not None and self.unsettled.is_of_command)
+        return self.known_effects + (self.pending_write is not None and self.pending_write.is_of_command)
 
     async def commit(
         self,
@@ -111,21 +115,23 @@ class SessionWriter:
     ) -> Sequence[StoredEvent]:
         """Store `events`, their text deltas merged, with the change of the session's state.
 
-        Do not cancel it midway: see `run_to_completion`.
+        Do not cancel it midway: see `run_to_completion`. Raises as `Lease.commit` does.
 
-        The change is that at the time when the commit is made: a repetition stores the same one. It may have messages
-        whose events follow in a later commit, as a turn goes on while its events wait here. If the process dies in
-        between, `InterruptedTurn` reports the results that the state has. A message of the user is stored in the commit
-        of its event (`Turn.append_steering`), so none is lost or taken twice.
+        The change is taken when the commit is made; a repetition stores the same one. It may have messages whose events
+        follow in a later commit, since a turn goes on while its events wait here. If the process dies in between,
+        `InterruptedTurn` reports the results in the state. A message of the user is stored in the commit of its event
+        (`Turn.append_steering`), so none is lost or taken twice.
 
-        A search finds the messages with the ids `removed_texts` no more. With `keeps_state` the session's state is not
-        part of the commit, with `has_state` it is, also if its events are of no turn and leave the conversation as it
-        is, and with `has_rules` only the session's rules are. Files of the session, and its options, are stored with
-        the events that tell of them in any case. `on_stored` is called once it is known that the commit is stored,
-        which after `Doubtful` is later. Raises as `Lease.commit` does.
+        - `removed_texts` are ids of messages that a search no longer finds.
+        - `keeps_state` leaves the session's state out of the commit.
+        - `has_state` includes it, also for events of no turn that leave the conversation as it is.
+        - `has_rules` includes the session's rules alone.
+        - `on_stored` is called once the commit is known to be stored; after `OutcomeUnknown` that is later.
+
+        Files and options of the session are always stored with their events.
         """
         async with self._lock:
-            await self._settle()
+            await self._resolve_pending()
             self._commit_count += 1
             events = merge_deltas(events)
             types = {event.type for event in events}
@@ -133,7 +139,7 @@ class SessionWriter:
             state: StateChange | None = None
             self._skip_revisions(events)
             if synced:  # all events that change messages, requests or the queue are
-                # events of no turn must not store what a running turn has not stored yet
+                # events of no turn must not store a running turn's messages
                 has_state = has_state or turn_id is not None
                 if has_state and not (self.state_frozen or keeps_state):
                     state = self._tracker.pending_change(removed_texts)
@@ -159,20 +165,20 @@ class SessionWriter:
             )
             try:
                 return await self._store(_Write(commit, on_stored))
-            except Doubtful:
-                return await self._settle()
+            except OutcomeUnknown:
+                return await self._resolve_pending()
 
-    async def settle(self) -> None:
-        """Repeat the commit whose outcome is unknown, if there is one; raises `Doubtful` if it stays unknown."""
+    async def resolve_pending(self) -> None:
+        """Repeat a commit of unknown outcome, if there is one; raises `OutcomeUnknown` if it stays unknown."""
         async with self._lock:
-            await self._settle()
+            await self._resolve_pending()
 
-    async def read(self) -> Loaded:
+    async def read(self) -> LoadedSession:
         """Return the session as it is stored."""
         async with self._lock:
             return await self._read()
 
-    async def reload(self) -> Loaded:
+    async def reload(self) -> LoadedSession:
         """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
         async with self._lock:
             loaded = await self._read()
@@ -180,53 +186,53 @@ class SessionWriter:
             self._session.return_notices()
             return loaded
 
-    async def _read(self) -> Loaded:
-        await self._settle()
+    async def _read(self) -> LoadedSession:
+        await self._resolve_pending()
         loaded = await self._lease.load()
         self.stored.reset_to(loaded)
         return loaded
 
-    async def _settle(self) -> Sequence[StoredEvent]:
-        """Repeat the commit whose outcome is unknown, if there is one, until it is known; return its events.
+    async def _resolve_pending(self) -> Sequence[StoredEvent]:
+        """Repeat a commit of unknown outcome until its outcome is known; return its events.
 
-        Raises `Doubtful` if that takes too long.
+        Raises `OutcomeUnknown` if that takes too long.
         """
-        if self.unsettled is None:
+        if self.pending_write is None:
             return ()
-        *pauses, last = _SETTLING_PAUSES
+        *pauses, last = _REPEAT_PAUSES
         for seconds in pauses:
             await self._clock.sleep(seconds)
-            with suppress(Doubtful):
-                return await self._repeat(self.unsettled)
+            with suppress(OutcomeUnknown):
+                return await self._repeat(self.pending_write)
         await self._clock.sleep(last)
-        return await self._repeat(self.unsettled)
+        return await self._repeat(self.pending_write)
 
     async def _repeat(self, write: _Write) -> Sequence[StoredEvent]:
         try:
             return await self._store(write)
-        except Doubtful:
+        except OutcomeUnknown:
             raise
-        except StoreError:  # after `OwnershipLost` it may be stored, which nobody can find out here
+        except StoreError:  # after `OwnershipLost` it may be stored or not, and this owner cannot find out
             self.known_effects += write.is_of_command
             raise
 
     async def _store(self, write: _Write) -> Sequence[StoredEvent]:
         commit = write.commit
-        self.unsettled = write
+        self.pending_write = write
         try:
             stored = await self._lease.commit(commit)
-        except Doubtful:
+        except OutcomeUnknown:
             raise
-        except (StoreError, *ENCODING_ERRORS):  # of a value that cannot be encoded nothing is stored either
-            self.unsettled = None
+        except (StoreError, *ENCODING_ERRORS):  # a value that cannot be encoded: nothing is stored
+            self.pending_write = None
             raise
-        self.unsettled = None
+        self.pending_write = None
         self.known_effects += write.is_of_command
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
         if delivered := delivered_keys(commit.facts):
             self._session.mark_delivered(delivered)
-        if commit.facts and self._queue.messages:  # which include each `message_taken`
+        if commit.facts and self._queue.messages:  # they include each `message_taken`
             self._queue.mark_stored(commit.events)
         self.stored.apply_commit(commit)
         self._on_events(commit.turn_id, commit.events)
@@ -235,13 +241,13 @@ class SessionWriter:
         return stored
 
     def _skip_revisions(self, events: Sequence[RuntimeEvent]) -> None:
-        """Take note of the revisions that clients were shown by a process which died before it stored their numbers."""
+        """Skip the numbers of revisions that clients were shown by a process that died before it stored them."""
         for event in events:
             if event.type is EventType.ARTIFACT and event.data["final"] and "revision" in event.data:
                 self._session.artifacts.skip(event.data["path"], event.data["revision"])
 
     def _tells_of_option(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> bool:
-        """Return whether an option begins with these events or has its answer in them, and set that."""
+        """Return whether the events begin an option or have its answer; store the answer in the option."""
         option = next((option for option in self._session.options if option.turn_id == turn_id), None)
         if option is None:
             return False
@@ -261,43 +267,37 @@ class SessionWriter:
 
 
 def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:
-    """Return the facts that the conversation of a turn has the notices which it has taken since it was stored."""
+    """Return the facts that a turn's conversation has the notices which it has taken since the last commit."""
     facts = list[Fact]()
     for one in session.unstored_notices:
-        if one.turn_id == turn_id:
+        if one.message_turn_id == turn_id:
             facts.append(
                 SubagentDelivered(
                     key=one.key,
                     ending=SubagentEnding.load(one.data),
                     message_id=one.message_id,
-                    told_in=one.told_in,
-                    told_to=one.turn_id,
+                    recipient_turn_id=one.recipient_turn_id,
+                    message_turn_id=one.message_turn_id,
                 )
             )
     return facts
 
 
 def delivered_keys(facts: Sequence[Fact]) -> Collection[str]:
-    """Return the keys of the notices that are delivered by these facts."""
+    """Return the keys of the notices that these facts mark as delivered."""
     return [fact.key for fact in facts if isinstance(fact, SubagentDelivered) and not fact.is_due]
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns; a cancellation is raised once `work` is done."""
     task = asyncio.ensure_future(work)
-    task.add_done_callback(_retrieve_exception)
+    task.add_done_callback(retrieve_exception)  # nobody waits for it after a second cancellation
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
             await asyncio.wait({task})
         raise
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Retrieve the error of a task, which after a second cancellation nobody waits for."""
-    if not task.cancelled():
-        task.exception()
 
 
 def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:

@@ -15,7 +15,7 @@ from agenticx.sessions.log.tool_state import Parts
 __all__ = [
     "Commit",
     "DamagedFact",
-    "Loaded",
+    "LoadedSession",
     "LogEnd",
     "SessionState",
     "StateChange",
@@ -94,13 +94,14 @@ class DamagedFact(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """All that a session's actor starts from, at one position of the log.
+class LoadedSession:
+    """A session as a store loads it for a new owner, at one position of the log.
 
-    `main_turn` is the session's own turn that has not ended. `child_turns` are the child turns that have not ended, in
-    the order in which they began; the turn above one may have ended. `open_facts` are the facts of these turns, and the
-    work that no fact has closed, in the order in which they were stored. `damaged_facts` are those of them that cannot
-    be read. `subagent_facts` are the facts about sub-agents.
+    - `main_turn` is the session's own turn that has not ended.
+    - `child_turns` are the child turns that have not ended, in the order of their starts; a parent may have ended.
+    - `open_facts` are the facts of these turns, and the work that no fact has closed, in the order of storage;
+      `damaged_facts` are the unreadable ones.
+    - `subagent_facts` are the facts about sub-agents.
     """
 
     record: SessionRecord

@@ -216,10 +216,14 @@ class RequestDecided(_Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePosted(Fact):
-    """The user's message was accepted and is queued; it begins the turn `turn_id`, or joins it if it `steers`."""
+    """The user's message was accepted and is queued; it begins the turn `turn_id`, or joins it if it `steers`.
+
+    Another one with the same key has the message as the user changed it.
+    """
 
     kind = "message_posted"
     is_work = True
+    is_replaced = True
     message: UserMessage
     client_turn_id: str | None = None
     model: str | None = None
@@ -406,8 +410,8 @@ class SubagentDelivered(_Ended):
     """The notice of the ending of the run `key` is due, delivered or dropped.
 
     - `is_due`: no conversation has the notice yet.
-    - With a `message_id` it is delivered: that message of the turn `told_to` has it. This is the turn `told_in`, which
-      is one of the main agent or of a sub-agent, or a turn below that one, such as a speech in a team.
+    - With a `message_id` it is delivered. `recipient_turn_id` is a turn of the main agent or of a sub-agent, and
+      `message_turn_id` the turn with the message: the same, or a child turn of it, such as a speech in a team.
     - With neither it is dropped: it is not delivered. For example, the start of the sub-agent was rewound away.
     """
 
@@ -416,14 +420,18 @@ class SubagentDelivered(_Ended):
     is_replaced = True
     is_due: bool = False
     message_id: str = ""
-    told_in: str = ""
-    told_to: str = ""
+    recipient_turn_id: str = ""
+    message_turn_id: str = ""
 
     def forked(self, path: ForkedPath) -> Self | None:
         """Return the delivery with the ids that its turns have in the fork."""
         ending = replace(self.ending, turn_id=path.new_turn_id(self.ending.turn_id))
-        told_in, told_to = (id_ and path.new_turn_id(id_) for id_ in (self.told_in, self.told_to))
-        return replace(self, key=ending.turn_id, ending=ending, told_in=told_in, told_to=told_to)
+        recipient, message_turn = (
+            id_ and path.new_turn_id(id_) for id_ in (self.recipient_turn_id, self.message_turn_id)
+        )
+        return replace(
+            self, key=ending.turn_id, ending=ending, recipient_turn_id=recipient, message_turn_id=message_turn
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

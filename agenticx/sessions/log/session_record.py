@@ -20,12 +20,13 @@ __all__ = [
 class SessionRecord:
     """The properties of a session apart from its events.
 
-    `tools` None means all, and so does `vaults`, ids of vaults of notes; `model` None means the default one;
-    `system_prompt` None means that of the hub; `team` is the name of the configured team that its turns run, None for
-    an agent; `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the
-    workspace, see `hosts.is_this_host`. `agent` is the name of the agent that answers the next message, None the main
-    one. `agent_file` is the name of the agent of a file with which the session was made, whose prompt, model and tools
-    were copied then: it is the name of the main agent.
+    - `tools` are names of tools, and `vaults` ids of vaults of notes; None means all.
+    - `model` and `system_prompt` are None for the hub's defaults.
+    - `workspace_host` is the host that has the workspace, see `hosts.is_this_host`.
+    - `agent` is the name of the agent that answers the next message, None for the main agent.
+    - `agent_file` is the name of the main agent if it came from a file, whose prompt, model and tools were copied.
+    - `team` is the name of the configured team that its turns run, None for an agent.
+    - `forked_from` is the id of the session that this one was forked from.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -55,13 +56,13 @@ class SessionRecord:
 class TurnRecord:
     """A turn.
 
-    `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
-    the fingerprint of the attachments of the input, "" for none. `model` and `permission_mode` take the place of the
-    session's, and `sampling` takes precedence over the model's. `output_schema` is the JSON Schema of the answer, None
-    for text. `mode` is the one that the user has chosen, None for
-    that of the words, and `vaults` are those of this turn, None for the session's. `variants` are the options that it
-    was to make, a number or the names of their models. `parent_turn_id` is that of the turn above, None for a turn that
-    a message of the user began.
+    - `after_seq` is the sequence number just before its first event, None until that is stored.
+    - `attachments_digest` is the fingerprint of the attachments of the input, "" for none.
+    - `model`, `permission_mode` and `vaults` replace the session's; `sampling` takes precedence over the model's.
+    - `output_schema` is the JSON Schema of the answer, None for text.
+    - `mode` is the user's choice, None to detect it in the words of the input.
+    - `variants` are the options that it was to make: a number, or the names of their models.
+    - `parent_turn_id` is the id of the parent turn, None for a turn that a message of the user began.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from agenticx.messages import Message
 from agenticx.runtime.events import DELTAS, Event, EventType, RuntimeEvent
-from agenticx.sessions.log.commits import Commit, Loaded
+from agenticx.sessions.log.commits import Commit, LoadedSession
 from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.sessions.log.records import (
@@ -65,13 +65,13 @@ class StoredSession:
     subagents: SubagentRuns = field(default_factory=lambda: SubagentRuns(keeps_texts=False))
 
     @classmethod
-    def of(cls, loaded: Loaded) -> Self:
+    def of(cls, loaded: LoadedSession) -> Self:
         """Return the session that a store has loaded; `tree` has the ids of the open turns, until their log is read."""
         session = cls(loaded.record, subagents=SubagentRuns.of(loaded.subagent_facts, keeps_texts=False))
         session.reset_to(loaded)
         return session
 
-    def reset_to(self, loaded: Loaded) -> None:
+    def reset_to(self, loaded: LoadedSession) -> None:
         """Take what the store has, after a commit whose outcome it may have reported wrongly."""
         main = [] if loaded.main_turn is None else [loaded.main_turn]
         self.record, self.last_seq = loaded.record, loaded.last_seq

@@ -31,11 +31,10 @@ __all__ = [
 ]
 
 Parts = Mapping[str, str]
-"""The JSON of each part of a session's state by its name; one that has its default value is left out.
+"""The JSON of each part of a session's state by its name; a part with its default value is left out.
 
-Values of one kind are a part each, such as the files that were read: `files:"/tmp/a.txt"` is the name of one, with its
-key in JSON, which is that of a mapping, a place in a list, or a path and a revision. Their order is that in which they
-were added.
+Each value of a collection is a part, for example each file that was read: the name `files:"/tmp/a.txt"` has the kind
+and, in JSON, the key: of a mapping, the place in a list, or a path and a revision. Parts are in the order of adding.
 """
 
 ENCODING_ERRORS = (TypeError, ValueError, RecursionError)
@@ -149,7 +148,7 @@ def encode_tool_state(state: ToolState) -> dict[str, str]:
 
 
 class PartsChange(NamedTuple):
-    """The parts that are new or other than before, and the names of those that are left out from now on.
+    """The new and changed parts, and the names of the removed ones.
 
     A part with a name in both comes after all others of its kind.
     """
@@ -174,7 +173,7 @@ class _Kind:
     is_stored: bool = False
 
     def look(self, now: Mapping[_Key, Any], encode: Callable[[_Key, Any], str]) -> None:
-        """Take the values that are there now, and encode those that have changed."""
+        """Take the current values, and encode the changed ones."""
         before = self.values
         if now == before and (len(now) < 2 or list(now) == list(before)):
             return
@@ -187,7 +186,7 @@ class _Kind:
         self.is_stored = False
 
     def add_changes(self, name: str, change: PartsChange) -> None:
-        """Add what is to be stored of these parts, all of them if their order is another one."""
+        """Add the parts to store: the new and changed ones, or all if their order has changed."""
         if self.is_stored:
             return
         texts, stored = self.texts, self.stored
@@ -201,9 +200,9 @@ class _Kind:
 
 
 class StateParts:
-    """The stored parts of one session's state, to find those that have changed since.
+    """The stored parts of one session's state, and the search for changes since.
 
-    Only what has changed is encoded. The values of tools and applications are compared each time, as there is no other
+    Only changed values are encoded. The values of tools and applications are compared each time, as there is no other
     way to know whether they have changed.
     """
 
@@ -213,13 +212,13 @@ class StateParts:
 
     @classmethod
     def of(cls, session: Session, replacement_counts: tuple[int, int]) -> StateParts:
-        """Return the parts of a session that is as it is stored; raises one of `ENCODING_ERRORS`."""
+        """Return the parts of a session with no unstored change; raises one of `ENCODING_ERRORS`."""
         parts = cls()
         parts.mark_stored(parts.changes(session, replacement_counts).changed)
         return parts
 
     def changes(self, session: Session, replacement_counts: tuple[int, int]) -> PartsChange:
-        """Return what of the session is not stored; raises one of `ENCODING_ERRORS`."""
+        """Return the changes of the session that are not stored; raises one of `ENCODING_ERRORS`."""
         state, change = session.state, PartsChange({}, [])
         size, counts = session.size_at_failed_compaction, replacement_counts
         self._look_at_one("rules", [rule.to_json() for rule in session.rules], change)
@@ -235,13 +234,13 @@ class StateParts:
         return change
 
     def rule_changes(self, session: Session) -> PartsChange:
-        """Return what of the session's rules is not stored."""
+        """Return the changes of the session's rules that are not stored."""
         change = PartsChange({}, [])
         self._look_at_one("rules", [rule.to_json() for rule in session.rules], change)
         return change
 
     def file_changes(self, session: Session) -> PartsChange:
-        """Return what of the session's files and options is not stored."""
+        """Return the changes of the session's files and options that are not stored."""
         change = PartsChange({}, [])
         self._look_at_files(session, change)
         return change
@@ -256,7 +255,7 @@ class StateParts:
             self._kinds[kind].stored[key] = text
 
     def reset_to(self, parts: Parts) -> None:
-        """Take these parts as those that are stored."""
+        """Replace the stored parts by these."""
         for kind in self._kinds.values():
             kind.stored, kind.is_stored = {}, False
         self._changed_files = None
@@ -272,7 +271,7 @@ class StateParts:
         parts.add_changes(kind, change)
 
     def _variables(self, variables: Mapping[Any, Any]) -> dict[_Key, str]:
-        """Return the JSON of the application's own variables; those that are no JSON are lost with the process."""
+        """Return the JSON of the application's own variables; a variable that is not JSON is lost with the process."""
         known, texts = self._kinds["context_variables"].values, dict[_Key, str]()
         for name, value in variables.items():
             try:

@@ -31,13 +31,16 @@ whether it is queued (its first event is not stored yet) or suspended (no proces
 class LoggedTurn:
     """A turn as its events show it.
 
-    `agent_id` is the agent that began it, `acting_agent_id` that of the last round; `end` is its terminal event, and
-    `last_type` and `last_ts` are the type and the time of its last event. `requests` are the events that asked the
-    user, and `responses` those with the answers, by the ids of the requests; `asked_at` has the times of the former and
-    `askers` the agents that asked. `open_calls` are the names of the calls without a result, by id, `results` those of
-    the last round, and `previews` the files that calls show and have not stored. `message_id` is that of the last
-    message with a text. `usage` is the sum of its model calls, None before the first. `has_auto_consent` is
-    false if mode auto was chosen before an earlier restart and nobody has agreed to it in the turn.
+    - `agent_id` is the agent that began it, `acting_agent_id` the agent of the last round.
+    - `end` is its terminal event; `last_type` and `last_ts` are the type and the time of its last event.
+    - `requests` and `responses` are the events that asked the user and the events with the answers, by the ids of the
+      requests; `asked_at` are the times of the requests, and `askers` the agents that asked.
+    - `open_calls` are the names of the calls without a result, by id; `results` are the results of the last round, and
+      `previews` the files that calls show and have not stored.
+    - `message_id` is the id of the last message with a text.
+    - `usage` is the sum of its model calls, None before the first.
+    - `has_auto_consent` is false if mode auto was chosen before an earlier restart and nobody has agreed to it in the
+      turn.
     """
 
     id: str
@@ -79,7 +82,7 @@ class LoggedTurn:
 
     @property
     def has_handed_over(self) -> bool:
-        """True if another agent acts than the one with which the turn began."""
+        """True if another agent acts than the agent that began the turn."""
         return self.acting_agent_id != self.agent_id
 
     def apply(self, event: Event, ts: str = "") -> None:
@@ -150,12 +153,12 @@ class LoggedTurn:
 
 
 def _parent_id(event: Event) -> str | None:
-    """Return the id of the turn above the one that a `turn_started` begins, None if there is none."""
+    """Return the id of the parent of the turn that a `turn_started` begins, None if it has none."""
     return event.data.get("parent_turn_id") if event.type == "turn_started" else None
 
 
 def result_message(data: ToolResultData, *, message_id: str | None = None) -> ToolMessage:
-    """Return the result of a call as the model saw it, with that id or a new one; of its files it has the names."""
+    """Return the result of a call as the model saw it, with that id or a new one; its files are only named."""
     names = "".join(f"\n[attached: {file['name']}]" for file in data.get("attachments", ()))
     return ToolMessage(
         tool_call_id=data["tool_call_id"],
@@ -168,7 +171,7 @@ def result_message(data: ToolResultData, *, message_id: str | None = None) -> To
 
 
 class TurnTree:
-    """The turns of a session by id, in the order in which they began.
+    """The turns of a session by id, in the order of their starts.
 
     It knows only the events that it was given: without its `turn_started` a turn has no parent, and without a terminal
     event it has not ended.
@@ -178,7 +181,7 @@ class TurnTree:
         self.turns: dict[str, LoggedTurn] = {}
 
     def __getitem__(self, turn_id: str) -> LoggedTurn:
-        """Return the turn of that id; one without events is as it is before its first."""
+        """Return the turn of that id; a turn without events is empty."""
         return self.turns.get(turn_id) or LoggedTurn(turn_id)
 
     def apply(self, event: Event, ts: str = "") -> None:
@@ -187,7 +190,7 @@ class TurnTree:
             self.add(event.turn_id).apply(event, ts)
 
     def add(self, turn_id: str) -> LoggedTurn:
-        """Return the turn of that id, which is in the tree from then on."""
+        """Return the turn of that id, which is added unless it is in the tree."""
         turn = self.turns.get(turn_id)
         if turn is None:
             turn = self.turns[turn_id] = LoggedTurn(turn_id)
@@ -198,7 +201,7 @@ class TurnTree:
         self.turns.pop(turn_id, None)
 
     def lineage(self, turn_id: str | None) -> Iterator[str]:
-        """Yield the id of a turn, then those of the turns above it, innermost first; none for None."""
+        """Yield the id of a turn, then the ids of its ancestors, the parent first; nothing for None."""
         seen = set[str]()  # a damaged log may have a turn above itself
         while turn_id is not None and turn_id not in seen:
             seen.add(turn_id)
@@ -206,7 +209,7 @@ class TurnTree:
             turn_id = None if (turn := self.turns.get(turn_id)) is None else turn.parent_id
 
     def is_root(self, turn_id: str | None) -> bool:
-        """Return whether the tree has no turn above that one."""
+        """Return whether the tree has no parent of that turn."""
         return turn_id is None or self[turn_id].parent_id not in self.turns
 
     def is_within(self, turn_id: str | None, tops: Collection[str | None]) -> bool:
@@ -218,11 +221,11 @@ class TurnTree:
         return {id_ for id_ in self.turns if self.is_within(id_, tops)}
 
     def children(self, tops: Collection[str | None]) -> list[LoggedTurn]:
-        """Return the turns right below one of `tops`, in order."""
+        """Return the child turns of all of `tops`, in order."""
         return [turn for turn in self.turns.values() if turn.parent_id is not None and turn.parent_id in tops]
 
     def agent_path(self, turn_id: str) -> tuple[str, ...]:
-        """Return the names of the agents that began a turn and those above it, outermost first."""
+        """Return the names of the agents that began a turn and its ancestors, the root turn's first."""
         agents = [turn.agent_id for id_ in self.lineage(turn_id) if (turn := self.turns.get(id_)) is not None]
         return tuple(reversed(agents))
 
@@ -236,9 +239,9 @@ class TurnTree:
 
 
 class TurnFilter:
-    """A filter of a session's stored events, read in order, for those of the turns `turn_ids` and all turns below them.
+    """A filter of a session's stored events, read in order, for the turns `turn_ids` and all their child turns.
 
-    It knows no more of them than their ids, and decodes only the beginnings of other turns.
+    It keeps the ids of these turns, and decodes only the first events of other turns.
     """
 
     def __init__(self, turn_ids: Collection[str]) -> None:

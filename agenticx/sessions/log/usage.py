@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agenticx.messages import MAIN_AGENT
@@ -21,14 +22,14 @@ __all__ = ["DailyUsage", "UsageCounts", "UsageItem"]
 class UsageItem(TypedDict):
     """The usage of model calls; the last two fields count the calls without token counts and without a cost."""
 
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    cost_usd: str | None
-    calls_without_counts: int
-    calls_without_cost: int
+    calls: Annotated[int, Field(description="The number of model calls.")]
+    input_tokens: Annotated[int, Field(description="The tokens of the requests, cached ones included.")]
+    output_tokens: Annotated[int, Field(description="The tokens of the replies.")]
+    cached_tokens: Annotated[int, Field(description="The tokens of the requests that the provider had in its cache.")]
+    reasoning_tokens: Annotated[int, Field(description="The tokens of the replies that are reasoning.")]
+    cost_usd: Annotated[str | None, Field(description="The cost in USD; null if no cost is known.")]
+    calls_without_counts: Annotated[int, Field(description="The calls whose tokens are not known.")]
+    calls_without_cost: Annotated[int, Field(description="The calls whose cost is not known.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""Contents of attachments, which are stored by their digest before the commit that names them.
+"""Contents of attachments: they are stored by their digests, before the commit that names the digests.
 
-In a commit, the `data` of a large attachment is `sha256:` and the digest of its content, which no base64 is. What
-`AttachmentLease` loads has the contents again; what is read without a lease, for a fork or a rewind, has not.
+In a commit, the `data` of a large attachment is `sha256:` and the digest of its content; the colon tells it from
+base64. Messages that an `AttachmentLease` loads have their contents again. Messages that are read without a lease, for
+a fork or a rewind, keep the digests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from agenticx.attachments import Attachment
 from agenticx.errors import ResourcesExhausted, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import Message, UserMessage, files_of
-from agenticx.sessions.log.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.log.commits import Commit, LoadedSession, SessionState, StateChange
 from agenticx.sessions.log.events import StoredEvent
 from agenticx.sessions.log.records import Fact, MessagePosted
 from agenticx.sessions.store.base import Lease, StoreReader
@@ -27,13 +28,14 @@ __all__ = [
     "attachment_digests",
     "find_attachment",
     "load_attachments",
+    "posted_messages",
     "stored_attachments",
 ]
 
 SMALLEST_CONTENT = 32 * 1024
-"""The size in bytes from which on a content is stored by its digest; a smaller one is cheaper in the commit.
+"""The least size in bytes of a content that is stored by its digest; a smaller content is cheaper in the commit.
 
-The 20 attachments of a message have less than 1 MB of base64 in a commit then, the usual limit of message queues.
+So the 20 attachments of a message take less than 1 MB of base64 in a commit, the usual limit of message queues.
 """
 
 _PREFIX = "sha256:"
@@ -55,7 +57,7 @@ class AttachmentLease:
     async def check(self) -> None:
         await self.lease.check()
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedSession:
         loaded, blobs = await self.lease.load(), self._blobs
         if blobs is None:
             return loaded
@@ -90,7 +92,7 @@ class AttachmentLease:
 
 
 def attachment_digests(messages: Iterable[Message]) -> set[str]:
-    """Return the digests by which messages that were read from a store name the contents of attachments."""
+    """Return the digests of attachments in messages as a store returns them."""
     files = (file for message in messages for file in files_of(message))
     return {file.data.removeprefix(_PREFIX) for file in files if file.data.startswith(_PREFIX)}
 
@@ -98,10 +100,10 @@ def attachment_digests(messages: Iterable[Message]) -> set[str]:
 async def load_attachments(
     messages: Sequence[Message], read: Callable[[str], Awaitable[bytes | None]]
 ) -> list[Message]:
-    """Return messages that were read from a store with the contents that they name, which `read` returns by digest.
+    """Return messages from a store with the contents of their attachments; `read` returns a content by its digest.
 
-    A message whose content is missing has the name of the attachment in its text instead; messages that name none are
-    returned as they are.
+    If a content is missing, the text of the message names the attachment instead. Messages without digests are returned
+    unchanged.
     """
     if not any(map(_has_attachments, messages)):
         return list(messages)
@@ -109,10 +111,11 @@ async def load_attachments(
 
 
 async def stored_attachments(store: StoreReader, session_id: str, digests: Collection[str]) -> list[Attachment]:
-    """Return those attachments of the session's conversation, and of messages that wait, which can have these digests.
+    """Return the attachments of a session that can have one of these digests.
 
-    Those are all small ones, whose digests are not stored, and the large ones with a digest among `digests`. Messages
-    that a rewind left behind have none. Raises `SessionNotFound` and `StoreError`.
+    They are all small attachments, whose digests are not stored, and the large ones whose digest is in `digests`. The
+    attachments are those of the conversation and of waiting messages; messages that a rewind removed do not count.
+    Raises `SessionNotFound` and `StoreError`.
     """
     posted = await store.log.facts(session_id, MessagePosted)
     compacted, state = await store.log.compacted_messages(session_id), await store.log.state(session_id)
@@ -129,8 +132,24 @@ async def stored_attachments(store: StoreReader, session_id: str, digests: Colle
     return found
 
 
+async def posted_messages(store: StoreReader, session_id: str) -> list[MessagePosted]:
+    """Return the waiting messages of a session, oldest first, with the contents of their attachments."""
+    blobs = store.blobs
+
+    async def read(digest: str) -> bytes | None:
+        return None if blobs is None else await blobs.get(session_id, digest)
+
+    posted = await store.log.facts(session_id, MessagePosted)
+    messages = await load_attachments([fact.message for fact in posted], read)
+    return [
+        replace(fact, message=message)
+        for fact, message in zip(posted, messages, strict=True)
+        if isinstance(message, UserMessage)
+    ]
+
+
 async def find_attachment(store: StoreReader, session_id: str, digest: str) -> Attachment | None:
-    """Return the first of the `stored_attachments` whose content has that SHA-256, None if there is none."""
+    """Return the first of the `stored_attachments` with this SHA-256 digest of its content, or None."""
     files = await stored_attachments(store, session_id, {digest})
     return await run_in_thread(_with_digest, files, digest, name="agx attachments")
 
@@ -187,7 +206,7 @@ async def _store_attachment(session_id: str, blobs: Blobs, file: Attachment) -> 
 
 
 def _decode(data: str) -> bytes | None:
-    """Return the content of base64, None if it is none, or if encoding it again would give other characters."""
+    """Return the decoded content, None if `data` is not base64, or not the base64 that encoding gives."""
     try:
         content = b64decode(data, validate=True)
     except ValueError:

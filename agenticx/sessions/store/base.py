@@ -2,8 +2,8 @@
 
 A store has four parts. `Ownership` gives one owner at a time the right to write a session, as a `Lease`; a session's
 only write is `Lease.commit`. `Log` has the committed events, for any reader. `Catalog` answers queries about many
-sessions and may lag behind the log. `Blobs` has contents that are too large for a commit. A `StoreReader` is the part
-of it that can be read beside its owner.
+sessions and may lag behind the log. `Blobs` has contents that are too large for a commit. A `StoreReader` can read a
+store while another process owns it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message
 from agenticx.runtime.events import HandedBackEvent, QueuedEvent
-from agenticx.sessions.log.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.log.commits import Commit, LoadedSession, SessionState, StateChange
 from agenticx.sessions.log.events import Position, StoredEvent, decode
 from agenticx.sessions.log.records import Fact, FactT
 from agenticx.sessions.log.searchable_texts import SearchableText
@@ -26,19 +27,19 @@ from agenticx.sessions.log.usage import DailyUsage
 from agenticx.sessions.store.blobs import Blobs, ShardBlobs
 from agenticx.sessions.store.search import SearchExcerpt
 from agenticx.sessions.store.workers import WorkersReport
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 
 __all__ = [
     "ArchivedFilter",
     "Catalog",
     "CommandHandler",
-    "Doubtful",
     "Durability",
     "Lease",
     "ListPlace",
     "ListedSession",
     "Log",
     "NoOwner",
+    "OutcomeUnknown",
     "Ownership",
     "OwnershipLost",
     "SessionLog",
@@ -49,6 +50,7 @@ __all__ = [
     "StoreReader",
     "TurnEnded",
     "check_turn",
+    "ended_turn_id",
     "find_fact",
     "read_event",
     "read_log_pages",
@@ -60,14 +62,14 @@ Durability = Literal["process", "disk", "replicas", "memory"]
 
 
 ArchivedFilter = Literal["without", "only", "with"]
-"""The sessions that a list contains: those that are not archived (the default view), those that are, or both."""
+"""The sessions in a list: without archived ones (the default view), only archived ones, or both."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """A place in the list of sessions: that of one, pinned or not, which was created at that time.
+    """A place in the list of sessions, by the order of the list: pinned or not, then the time of creation.
 
-    It comes after the sessions that were created at exactly that time if it `follows_equal`, else before them.
+    With `follows_equal` it comes after the sessions that were created at exactly that time, else before them.
     """
 
     pinned: bool
@@ -82,7 +84,7 @@ class ListPlace:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session in a list, with its running turn, and the first matches in it if the list is that of a search."""
+    """A session in a list, with its running turn, and with its first matches in the list of a search."""
 
     record: SessionRecord
     running_turn_id: str | None = None
@@ -93,7 +95,7 @@ class ListedSession:
         return self.record.id
 
 
-class Doubtful(StoreError):
+class OutcomeUnknown(StoreError):
     """A commit of unknown outcome: it is stored or not; the same one is made again until that is known."""
 
 
@@ -114,7 +116,7 @@ class TurnEnded(StoreError):
 
 
 class NoOwner(StoreError):
-    """A command for the owner of a session that has none, or one that does not answer."""
+    """Raised for a command to the owner of a session if the session has no owner or its owner does not answer."""
 
 
 class Lease(Protocol):
@@ -135,7 +137,7 @@ class Lease(Protocol):
         """Raise `OwnershipLost` if another worker owns the session: what memory says of it may be old then."""
         ...
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedSession:
         """Return the session as it is stored, and let the next commit follow its last event.
 
         Raises `DamagedData` for a session that cannot be read, `SessionNotFound`, `OwnershipLost`.
@@ -145,9 +147,9 @@ class Lease(Protocol):
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         """Store `commit`, unless it is stored already, and return its events.
 
-        Raises `Doubtful` if the outcome is unknown: until it is known, the same commit is the only one that can be
-        made. Raises `OwnershipLost`, `SessionNotFound`, `TurnEnded` or another `StoreError` if it is known that nothing
-        was stored; but `OwnershipLost` for a commit of unknown outcome leaves that unknown.
+        Raises `OutcomeUnknown` if the commit may be stored or not. Until the outcome is known, only the same commit can
+        be made again; an `OwnershipLost` of that attempt leaves the outcome open. Otherwise `OwnershipLost`,
+        `SessionNotFound`, `TurnEnded` and any other `StoreError` mean that nothing was stored.
         """
         ...
 
@@ -178,8 +180,9 @@ class Ownership(Protocol):
     def orphans(self, *, follow: bool = False) -> AsyncGenerator[str]:
         """Yield the ids of sessions with work left and no owner: an open turn or fact; oldest running turn first.
 
-        With `follow`, those are yielded that other workers leave, for as long as one may: those there are, then each
-        new one. An id is repeated until the session is claimed. In a store with one worker there are none.
+        With `follow`, yield the sessions that other workers leave: first the present ones, then each new one. It ends
+        where no other worker can leave one: a store with one worker yields none. An id is repeated until the session is
+        claimed.
         """
         ...
 
@@ -203,13 +206,13 @@ class SessionLog(Protocol):
         ...
 
     async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
-        """Return the last event of each of these sessions, without those that have none that can be read."""
+        """Return the last event of each of these sessions; sessions without a readable last event are left out."""
         ...
 
     async def turn(
         self, session_id: str, turn_id: str | None = None, *, client_turn_id: str | None = None
     ) -> TurnRecord | None:
-        """Return the session's turn of that id or `client_turn_id`, without either the running one; None if none."""
+        """Return the session's turn with this id or `client_turn_id`, without either the running turn, or None."""
         ...
 
     async def state(self, session_id: str) -> SessionState:
@@ -221,9 +224,9 @@ class SessionLog(Protocol):
         ...
 
     async def facts(self, session_id: str, *types: type[FactT], key: str | None = None) -> Sequence[FactT]:
-        """Return the session's facts of these classes, with `key` only those of that key, in the order of storage.
+        """Return the session's facts of these classes, with `key` only facts with this key, in the order of storage.
 
-        One that cannot be decoded is left out and logged if it `is_skippable`; raises `DamagedData` for any other one.
+        A fact that cannot be decoded is left out and logged if it `is_skippable`, else it raises `DamagedData`.
         """
         ...
 
@@ -248,7 +251,7 @@ class Log(SessionLog, Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """True if more than one host may write this log, so that its records say which host they are about."""
+        """True if several hosts may write this log; its records then name the host that they are about."""
         ...
 
     @property
@@ -257,7 +260,7 @@ class Log(SessionLog, Protocol):
         ...
 
     async def position(self, given: int | None = None) -> Position | None:
-        """Return `given` as a position of this log, None if it is not one or lies ahead; without it the last one."""
+        """Return `given`, or None if it is not a position of this log or lies ahead; without `given` the last one."""
         ...
 
     async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
@@ -282,7 +285,7 @@ class Catalog(Protocol):
         before: str | None = None,
         archived: ArchivedFilter = "without",
     ) -> Sequence[ListedSession]:
-        """Return sessions, with `query` those whose name or one of whose messages has all its terms.
+        """Return sessions; with `query`, a session counts if its name or one of its `searchable_texts` has all terms.
 
         Pinned ones come first, then newest first. `before` is the id of the last session of the previous page (an
         unknown id matches nothing). `search.SearchQuery` defines what a term is and when a text has it.
@@ -298,17 +301,25 @@ class Catalog(Protocol):
         """
         ...
 
+    async def costs(self, session_ids: Collection[str]) -> Mapping[str, Decimal]:
+        """Return the cost in USD of each session's model calls; sessions with an unknown cost are left out."""
+        ...
+
+    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+        """Return which of these sessions have a turn that has not ended, also only one of a sub-agent."""
+        ...
+
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         """Return the `ASKING_EVENTS` of running turns without an answer, of a session or of all, oldest first."""
         ...
 
     async def session_of_request(self, request_id: str) -> str | None:
-        """Return the id of the session that has asked the request, which may be answered; None if none has."""
+        """Return the id of the session that asked this request, answered or not, or None."""
         ...
 
 
 class StoreReader(Protocol):
-    """The sessions of a store and their events, to be read; another process may own it.
+    """Reading access to the sessions of a store and their events; another process may own the store.
 
     All methods that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
     """
@@ -321,7 +332,7 @@ class StoreReader(Protocol):
 
     @property
     def blobs(self) -> Blobs | None:
-        """The contents by digest; a reader beside the owner stores none.
+        """The contents by digest; a reader that does not own the store stores none.
 
         Without them, what a rewind would need of a file is not stored, and attachments are stored in the commits.
         """
@@ -353,8 +364,8 @@ class Store(StoreReader, Protocol):
     def ownership(self) -> Ownership: ...
 
     @property
-    def shared(self) -> SharedPlace | None:
-        """The other values that its workers share, which `aclose` closes too; None for one that one process owns."""
+    def shared(self) -> SharedState | None:
+        """The other values that workers share; `aclose` closes them too. None for a store that one process owns."""
         ...
 
     async def create(
@@ -368,9 +379,10 @@ class Store(StoreReader, Protocol):
     ) -> None:
         """Create a session with `facts`; `initial_events`, in pages, are put at the start of its log.
 
-        Those are copied from another session, and in the log of all sessions they are only there: their position here
-        is 0, whatever was given. The usage that they report was counted there and does not count here. A search finds
-        `texts`, which belong to them.
+        Without `initial_events` it has no effect if there is a session with that id: it may be repeated.
+
+        The events are copied from another session. Only the originals are in the log of all sessions, so the position
+        of a copy is 0. Their usage counts for the other session only. A search finds `texts`, the texts of the events.
 
         The session appears whole, after the last page. While a store writes the pages, the commits of other sessions
         do not wait for more than a few of them; if an iteration fails, or the process ends, nothing stays of them.
@@ -405,10 +417,9 @@ class ShardCatalog(Catalog, Protocol):
         before: str | ListPlace | None = None,
         archived: ArchivedFilter = "without",
     ) -> Sequence[ListedSession]:
-        """Return sessions as `Catalog.sessions` does, those after a session or place in the list.
+        """Return sessions as `Catalog.sessions` does, from after a session or a place in the list.
 
-        Newest first is in the order of `SessionRecord.created_at`, and of those created at the same time in any fixed
-        order.
+        Newest first is by `SessionRecord.created_at`; sessions created at the same time come in any fixed order.
         """
         ...
 
@@ -438,9 +449,9 @@ def check_turn(commit: Commit, open_turns: Collection[str], is_known: Callable[[
 
 
 def related_turn_id(event: StoredEvent) -> str | None:
-    """Return the id of the event's turn, or of the turn that its queued message is to start or join.
+    """Return the id of the event's turn; for a queued message, of the turn that it is to start or join.
 
-    None for an event of the session as a whole. Raises `DamagedData`.
+    Returns None for an event of the session as a whole. Raises `DamagedData`.
     """
     if event.type not in ("queued", "handed_back"):
         return event.turn_id
@@ -449,12 +460,26 @@ def related_turn_id(event: StoredEvent) -> str | None:
     return queued.data["turn_id"]
 
 
+def ended_turn_id(event: StoredEvent) -> str | None:
+    """Return the id of the turn whose last event this is, None if it ends no turn.
+
+    A turn whose message is handed back, or taken into another turn, never begins. Raises `DamagedData`.
+    """
+    if event.terminal or event.type == "handed_back":
+        return related_turn_id(event)
+    if event.type != "queued":
+        return None
+    queued = decode(event).event
+    assert isinstance(queued, QueuedEvent)
+    return queued.data.get("former_turn_id")
+
+
 async def find_fact(log: SessionLog, session_id: str, type_: type[FactT], key: str) -> FactT | None:
-    """Return the session's fact of that class and key, else None; raises as `SessionLog.facts` does."""
+    """Return the session's fact of this class and key, or None; raises as `SessionLog.facts` does."""
     return next(iter(await log.facts(session_id, type_, key=key)), None)
 
 
-_COPY_SECONDS = 10.0  # a copy that lags as far behind as that is not reached by new commits
+_COPY_SECONDS = 10.0  # a copy that lags longer than this no longer gets new commits
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
@@ -480,7 +505,7 @@ async def read_log_pages(
 
 
 async def read_event(log: SessionLog, session_id: str, seq: int) -> StoredEvent:
-    """Return the session's event with that number, which is stored; waits for a copy of the log that lags behind it."""
+    """Return the stored event with this number; if the copy of the log lags behind, wait until it has the event."""
     async for (event,) in read_log_pages(log, session_id, seq - 1, until=seq):
         return event
     raise AssertionError("read_log_pages yields an event or raises")

@@ -1,9 +1,9 @@
-"""Contents stored by their digest, for one session each: what is too large for a commit that names it.
+"""Contents that are too large for a commit, stored by their digest for one session each.
 
-`BlobFolder` has a folder for each session, named after the digest of its id, with one file for each content
-(compressed, named after the digest of the content). Contents are stored up to a limit for each session and for all;
-beyond the second one the contents of the least recently written sessions are deleted first. Contents that are kept lie
-in a folder `kept` below it, and have no limit; those that are kept until they are removed lie in a folder `removable`.
+`BlobFolder` has a folder for each session, named after the digest of the session's id, with one compressed file for
+each content, named after the content's digest. There is a limit for each session and one for all sessions; beyond the
+limit for all, the contents of the least recently written sessions are deleted first. Kept contents are in the session's
+subfolder `kept`, removable ones in its subfolder `removable`; neither has a limit.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class Blobs(Protocol):
         ...
 
     async def remove(self, session_id: str, digests: Collection[str]) -> None:
-        """Delete the removable contents with those digests, no others; raises `StoreError`."""
+        """Delete the removable contents with these digests, no others; raises `StoreError`."""
         ...
 
     async def get(self, session_id: str, digest: str) -> bytes | None:
-        """Return the content of that digest, None if it is not stored."""
+        """Return the content with this digest, None if it is not stored."""
         ...
 
     def read(self, session_id: str, digest: str) -> bytes | None:
@@ -88,7 +88,7 @@ class Blobs(Protocol):
         ...
 
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
-        """Give the session `other_id` the contents of those digests as well; raises `StoreError`."""
+        """Give the session `other_id` the contents with these digests as well; raises `StoreError`."""
         ...
 
     async def forget(self, session_id: str) -> None:
@@ -101,10 +101,10 @@ class Blobs(Protocol):
 
 
 class ShardBlobs(Blobs, Protocol):
-    """The contents in one of several databases, from which they are copied to another one."""
+    """Contents of one database that can be copied to another database."""
 
     async def retentions(self, session_id: str, digest: str) -> Collection[Retention]:
-        """Return each retention with which the content is stored, none if it is not; raises `StoreError`."""
+        """Return each retention with which the content is stored; empty if it is not stored. Raises `StoreError`."""
         ...
 
 
@@ -294,7 +294,7 @@ class _OpenFolder:
         os.close(self._descriptor)
 
     def _sync_parent(self) -> None:
-        """Make the new folder durable, without which no content in it is."""
+        """Make the new folder durable: a content in it cannot be durable before."""
         if self._parent is not None:
             os.fsync(self._parent)
             return
@@ -359,7 +359,7 @@ def _mapped_errors() -> Generator[None]:
 
 
 def _compress(content: bytes) -> bytes:
-    """Return the content in the zlib format, compressed unless a sample of it, such as an image, gets no smaller."""
+    """Return the content in the zlib format; it is stored uncompressed if a sample of it gets no smaller."""
     middle = max(0, (len(content) - _SAMPLE_BYTES) // 2)
     sample = content[middle : middle + _SAMPLE_BYTES]
     return zlib.compress(content, 1 if len(zlib.compress(sample, 1)) < len(sample) * 0.95 else 0)
@@ -427,7 +427,7 @@ def _retentions(path: Path, digest: str) -> list[Retention]:
 
 
 def _read_file(folder: _OpenFolder, digest: str) -> bytes | None:
-    """Return the content of that digest, None if the folder has none, or a damaged one."""
+    """Return the content with this digest, None if the file is missing or damaged."""
     try:
         content = zlib.decompressobj().decompress(folder.read(digest), LARGEST_CONTENT + 1)
     except (OSError, zlib.error):

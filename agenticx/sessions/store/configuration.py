@@ -1,4 +1,4 @@
-"""The configuration of a worker as digests, by which workers that differ are found."""
+"""The configuration of a worker as digests: different digests show that workers are configured differently."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_FILE_BYTES = 256 * 1024
 
 
 def configuration_digests(settings: Settings) -> Mapping[str, str]:
-    """Return a short digest of each part of the configuration that all workers should have alike; blocks.
+    """Return a short digest of each part of the configuration that all workers should have in common; blocks.
 
-    The parts are `settings`, from variables and `settings.toml`, but for those that may differ, and the files and
+    The parts are `settings`, from variables and `settings.toml` and without settings that may differ, and the files and
     folders `models.toml`, `agents`, `prompts` and `teams` of AGX_HOME as they are now.
     """
     shown = settings.model_dump_json(exclude=_OF_THIS_WORKER).encode()
@@ -31,7 +31,7 @@ def configuration_digests(settings: Settings) -> Mapping[str, str]:
 
 
 def _contents(path: Path) -> Iterator[bytes]:
-    """Yield the names and contents of a file, or of those in a folder and below it."""
+    """Yield the name and the content of a file, or of each file in a folder and its subfolders."""
     files = sorted(path.rglob("[!.]*")) if path.is_dir() else [path]
     for file in files:
         try:

@@ -34,9 +34,9 @@ Outcome = Literal["copied", "skipped", "refused"]
 
 
 class SessionCopies(Protocol):
-    """The sessions of a store as whole logs, to be read, or added to it.
+    """The sessions of a store as whole logs, to read them or to add them to the store.
 
-    Copied events have no position in the log of all sessions: it is 0, as that of the events of a fork.
+    A copied event has the position 0, as an event of a fork has: it is not in the log of all sessions.
     """
 
     async def session_ids(self) -> Sequence[str]:
@@ -75,9 +75,9 @@ class SessionCopies(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyableStore:
-    """A store between which and another one sessions can be copied.
+    """A store from which and to which sessions can be copied.
 
-    `databases` has its sessions, and `copies_of` returns those of the database of a session.
+    `databases` has the copies interface of each database; `copies_of` returns the one for a session's database.
     """
 
     databases: Sequence[SessionCopies]
@@ -125,7 +125,7 @@ async def _copy(source: CopyableStore, target: CopyableStore, session_id: str) -
 
 
 async def _copy_contents(source: CopyableStore, target: CopyableStore, session_id: str) -> None:
-    """Copy the session's contents, of those that stay on their host the ones of this host."""
+    """Copy the session's contents; contents that stay on their host are copied from this host only."""
     if source.blobs is None or target.blobs is None:
         return
     known = set(await target.blobs.contents(session_id))  # both may keep them in one folder
@@ -196,7 +196,7 @@ class CopiedEvents:
                     self.ended_turns.append(event.turn_id)
 
     def add_records(self, records: Iterable[StoredRecord]) -> None:
-        """Take the records into account that say which events were copied from another session."""
+        """Apply the records about events that were copied from another session."""
         for stored in records:
             if isinstance(stored.record, EventsCopied):
                 self.copied_count = stored.record.count

@@ -1,10 +1,12 @@
-"""Deletions of sessions, which go on where their caller is cancelled."""
+"""Deletions of sessions, which go on if their caller is cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
+
+from agenticx.threads import retrieve_exception
 
 __all__ = ["Deletions"]
 
@@ -24,8 +26,7 @@ class Deletions:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # which a cancelled caller does not retrieve
+        retrieve_exception(task)  # a cancelled caller does not
 
     async def wait(self) -> None:
         """Wait until all have ended; their errors are dropped."""

@@ -25,9 +25,9 @@ from agenticx.sessions.store.sqlite.check import FileState, check_database
 from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.sessions.store.workers import WorkersReport
-from agenticx.setting_values import split_postgres_urls
+from agenticx.setting_validators import split_postgres_urls
 from agenticx.settings import Settings
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 from agenticx.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ __all__ = [
     "check_logs",
     "database_path",
     "open_copyable_stores",
-    "open_shared_place",
+    "open_shared_state",
     "open_store",
     "open_store_reader",
     "probe_store_owner",
     "purge_databases",
     "read_workers",
-    "using_shared_place",
+    "using_shared_state",
 ]
 
 _log = get_logger(__name__)
@@ -59,21 +59,22 @@ MEMORY_URL = "memory://"
 """The URL of a store in memory, which the settings cannot name."""
 
 
-def open_store(settings: Settings, clock: Clock | None = None, *, shared: SharedPlace | None = None) -> Store:
-    """Open the store of `AGX_STORE_URL`, by default the database in AGX_HOME, which this process owns from now on.
+def open_store(settings: Settings, clock: Clock | None = None, *, shared: SharedState | None = None) -> Store:
+    """Open the store of `AGX_STORE_URL`, by default the database in AGX_HOME; this process owns it from now on.
 
-    `shared` is its shared place, if that is open already; the store closes it. What the user's group may change in
-    AGX_HOME is logged. Raises `OwnedElsewhere` while another process owns it,
-    `StoreError` for a file that cannot be used, `SettingsError` for a path that cannot be resolved or is in a folder
-    that is not there, unless that is AGX_HOME, for rules in AGX_HOME that a database replaces, and as `check_home`
-    does.
+    `shared` is its shared state, if it is open already; the store closes it. Files of AGX_HOME that the user's group
+    may change are logged.
+
+    Raises `OwnedElsewhere` while another process owns the store, `StoreError` for a file that cannot be used. Raises
+    `SettingsError` for a path that cannot be resolved, for a missing folder other than AGX_HOME, for permission rules
+    in AGX_HOME that a database replaces, and as `check_home` does.
     """
     for sentence in check_home(settings.home):
         _log.warning("AGX_HOME is not private", reason=sentence)
     if settings.postgres_urls:
         refuse_unused_file(settings.home)
         with ExitStack() as closing:
-            if shared is None and (shared := open_shared_place(settings, clock)) is not None:
+            if shared is None and (shared := open_shared_state(settings, clock)) is not None:
                 closing.callback(shared.close)
             store = _open_postgres(settings, clock, shared)
             closing.pop_all()
@@ -97,7 +98,7 @@ def _check_folder(path: Path, settings: Settings) -> None:
         return
 
 
-def _open_postgres(settings: Settings, clock: Clock | None, shared: SharedPlace | None) -> Store:
+def _open_postgres(settings: Settings, clock: Clock | None, shared: SharedState | None) -> Store:
     """Open the store in the database of AGX_STORE_URL, as one of its workers; raises `StoreError`, `SettingsError`."""
     stores = _open_databases(settings, clock, shared)
     return stores[0] if len(stores) == 1 else _sharded(stores, clock)
@@ -107,7 +108,7 @@ def _sharded(stores: Sequence[PostgresStore], clock: Clock | None) -> ShardedSto
     return ShardedStore([(store.name, store) for store in stores], clock=clock)
 
 
-def _open_databases(settings: Settings, clock: Clock | None, shared: SharedPlace | None) -> Sequence[PostgresStore]:
+def _open_databases(settings: Settings, clock: Clock | None, shared: SharedState | None) -> Sequence[PostgresStore]:
     with _naming_extra():
         from agenticx.sessions.store.postgres import KnownTimelines, PostgresStore, check_databases
     urls, timeout, polls = settings.postgres_urls, settings.store_timeout_seconds, settings.store_poll
@@ -128,13 +129,12 @@ def _open_databases(settings: Settings, clock: Clock | None, shared: SharedPlace
     ]
 
 
-def open_shared_place(
+def open_shared_state(
     settings: Settings, clock: Clock | None = None, *, only_reads: bool = False
-) -> SharedPlace | None:
-    """Open the shared place of the workers of a PostgreSQL store, None for any other store; blocks.
+) -> SharedState | None:
+    """Open the shared state of the workers of a PostgreSQL store; return None for any other store. Blocks.
 
-    With `only_reads` nothing is changed in the database, which has its tables already. Raises `StoreError`,
-    `SettingsError`.
+    With `only_reads` the database must have its tables, and is not changed. Raises `StoreError`, `SettingsError`.
     """
     if not settings.postgres_urls:
         return None
@@ -148,7 +148,7 @@ def open_shared_place(
         creates=not only_reads,
     )
     try:
-        return SharedPlace(values, settings, clock, only_reads=only_reads)
+        return SharedState(values, settings, clock, only_reads=only_reads)
     except BaseException:
         values.close()
         raise
@@ -166,30 +166,30 @@ def _naming_extra() -> Generator[None]:
 
 
 @contextmanager
-def using_shared_place(settings: Settings, *, only_reads: bool = False) -> Generator[SharedPlace | None]:
-    """Yield the shared place, if the store has one; its keys of providers are in use while the block runs.
+def using_shared_state(settings: Settings, *, only_reads: bool = False) -> Generator[SharedState | None]:
+    """Yield the shared state, if the store has one; its keys of providers are in use while the block runs.
 
-    With `only_reads` nothing is changed in the database; an empty one has no shared place.
+    With `only_reads` nothing is changed in the database; an empty one has no shared state.
     """
     with ExitStack() as closing:
         is_empty = only_reads and bool(settings.postgres_urls) and next(iter(read_workers(settings).values())) is None
-        shared = None if is_empty else open_shared_place(settings, only_reads=only_reads)
+        shared = None if is_empty else open_shared_state(settings, only_reads=only_reads)
         if shared is not None:
             closing.callback(shared.close)
         yield shared
 
 
 def open_store_reader(settings: Settings) -> StoreReader:
-    """Open the store for reading beside the process that owns it; raises `StoreError` if it cannot be read."""
+    """Open the store for reading while another process may own it; raises `StoreError` if it cannot be read."""
     if settings.postgres_urls:
         return _open_postgres(settings, None, None)
     return SqliteReader(database_path(settings), blobs=_blobs(settings))
 
 
 def probe_store_owner(settings: Settings) -> int | None:
-    """Return the id of the process that owns the store, None if none does; 0 if it has not written its id yet.
+    """Return the id of the process that owns the store, or None; 0 if the owner has not written its id yet.
 
-    A database of several workers is owned by none of them.
+    A PostgreSQL database has no owner: its workers own single sessions.
     """
     if settings.postgres_urls:
         return None
@@ -199,7 +199,7 @@ def probe_store_owner(settings: Settings) -> int | None:
 def read_workers(settings: Settings) -> Mapping[str, WorkersReport | None]:
     """Return the report on the workers of each PostgreSQL database by its name, None for an empty one; blocks.
 
-    Nothing is changed in them. Raises `StoreError` for one that no worker would use, `SettingsError`.
+    Changes nothing. Raises `StoreError` for a database that a worker would refuse, `SettingsError`.
     """
     with _naming_extra():
         from agenticx.sessions.store.postgres import read_report
@@ -207,7 +207,7 @@ def read_workers(settings: Settings) -> Mapping[str, WorkersReport | None]:
 
 
 def check_file(settings: Settings) -> FileState:
-    """Return the state of the store's file, which no process owns and which stays as it is; raises as `open_store`."""
+    """Return the state of the store's file without changing it; raises as `open_store`, for an owned file too."""
     path = database_path(settings)
     _check_folder(path, settings)
     return check_database(path)
@@ -224,9 +224,8 @@ async def open_copyable_stores(
 ) -> AsyncGenerator[tuple[CopyableStore, CopyableStore, str]]:
     """Open two stores by their URLs for a copy of sessions, and yield them with the name of the target.
 
-    Contents that are not in a database are in AGX_HOME; those of a source in a file are in `snapshots` beside it, if
-    there is such a folder. Raises `StoreError`, `OwnedElsewhere`,
-    `SettingsError`.
+    Contents that are not in a database are in AGX_HOME. A source in a file has them in the folder `snapshots` next to
+    the file, if there is one. Raises `StoreError`, `OwnedElsewhere`, `SettingsError`.
     """
     source_url, target_url = absolute_url(source_url), absolute_url(target_url)
     if source_url == target_url:
@@ -277,8 +276,8 @@ def _name_of(url: str) -> str:
 def check_databases(settings: Settings, progress: Callable[[int, int], None]) -> Mapping[str, Sequence[str] | None]:
     """Return a sentence for each damage of each PostgreSQL database by its name, None for one without tables; blocks.
 
-    Workers may run meanwhile. `progress` is called with the number of sessions that are checked, and of all in the
-    database. Raises `StoreError`, `SettingsError`.
+    Workers may run meanwhile. `progress` is called with the number of checked sessions and the number of all sessions
+    of the database. Raises `StoreError`, `SettingsError`.
     """
     with _naming_extra():
         from agenticx.sessions.store.postgres import check_database
@@ -315,11 +314,11 @@ def _blobs(settings: Settings) -> BlobFolder:
 
 
 def absolute_url(url: str) -> str:
-    """Return the URL of a store, that of SQLite with its resolved path; raise `SettingsError` for any other URL."""
+    """Return the URL of a store, for SQLite with the resolved path; raise `SettingsError` for any other URL."""
     try:
         if split_postgres_urls(url):
             return url
-    except ValueError as exc:  # whose message does not show the URL
+    except ValueError as exc:  # the message does not show the URL
         raise SettingsError(f"the URL of a store {exc}") from None
     path = url.removeprefix(_SQLITE)
     if path in ("", url):

@@ -13,7 +13,7 @@ __all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "is_workspac
 
 
 class WorkspaceElsewhere(SettingsError):
-    """A turn or rewind of a session whose workspace is on another host; the message names both."""
+    """Raised for a turn or rewind of a session whose workspace is on another host; the message names both hosts."""
 
 
 def this_host() -> str:
@@ -22,7 +22,7 @@ def this_host() -> str:
 
 
 def workspace_host(folder: str, shared: Path | None) -> str | None:
-    """Return the host that has a workspace, given by its resolved path: None for one in `shared`, which all have.
+    """Return the host of a workspace, given by its resolved path; None if all hosts have it, in `shared`.
 
     `shared` is AGX_SHARED_WORKSPACES. Blocks.
     """
@@ -30,16 +30,16 @@ def workspace_host(folder: str, shared: Path | None) -> str | None:
 
 
 def is_this_host(host: str | None, log: Log) -> bool:
-    """Return whether a record or fact of that log is about this host; None names none.
+    """Return whether a record or fact of this log is about this host; `host` is None if it names no host.
 
-    A log that is not shared is about this host alone, whatever its name was: a container has a new one after each
-    start.
+    All records of a log that is not shared are about this host, whatever name they have: a container has a new name
+    after each start.
     """
     return host is None or host == this_host() or not log.is_shared
 
 
 def is_workspace_here(record: SessionRecord, log: Log) -> bool:
-    """Return whether the session's workspace is on this host: only there its turns run and its files are restored."""
+    """Return whether the session's workspace is on this host; its turns and rewinds run only there."""
     return is_this_host(record.workspace_host, log)
 
 

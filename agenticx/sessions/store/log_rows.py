@@ -48,7 +48,7 @@ def check_record(stored: StoredRecord) -> StoredRecord:
 
 
 def entry_place(entry: StoredEvent | StoredRecord) -> tuple[int, int, int]:
-    """Return the place of an entry in the log: that of a record is behind the event that it follows."""
+    """Return the place of an entry in the log; a record comes after the event that it follows."""
     return (entry.seq, 0, 0) if isinstance(entry, StoredEvent) else (entry.seq, entry.rev, entry.record_index)
 
 
@@ -62,7 +62,7 @@ def missing_revs(log: Sequence[LogRow]) -> Iterator[int]:
 
 
 def wrong_ids(log: Sequence[LogRow]) -> Iterator[int]:
-    """Yield the commits without an id, and those in two rows with different ones."""
+    """Yield the commits without an id, and the commits whose two rows have different ids."""
     for row in log:
         if not isinstance(row.commit_id, str) or not row.commit_id:  # pyright: ignore[reportUnnecessaryIsInstance]
             yield row.last_rev
@@ -72,9 +72,9 @@ def wrong_ids(log: Sequence[LogRow]) -> Iterator[int]:
 
 
 def wrong_positions(log: Sequence[LogRow], positions_of: Callable[[LogRow], Sequence[int]]) -> Iterator[int]:
-    """Yield the commits whose positions are not those of their events, or not behind those of the commits before.
+    """Yield the commits whose positions differ from their events' positions, or do not rise from commit to commit.
 
-    Events that were copied have the position 0. `positions_of` returns those of a row's events.
+    Copied events have the position 0. `positions_of` returns the positions of a row's events.
     """
     last = 0
     for row in log:
@@ -89,10 +89,10 @@ def wrong_positions(log: Sequence[LogRow], positions_of: Callable[[LogRow], Sequ
 
 
 def misplaced_records(records: Iterable[Sequence[Any]], log: Sequence[LogRow]) -> Iterator[int]:
-    """Yield the commits of records that do not follow one of their events, or the last one before those.
+    """Yield the commits with a record that follows neither an event of the commit nor the last event before it.
 
-    `records` are the commit, event and kind of each, in the order of the log. Which events of a segment with several
-    commits belong to which of them is not stored.
+    `records` has the commit, the event and the kind of each record, in the order of the log. For a segment of several
+    commits it is not stored which event belongs to which commit.
     """
     last = 0
     for rev, some in groupby(records, key=itemgetter(0)):

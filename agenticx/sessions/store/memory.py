@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
+from decimal import Decimal
 from itertools import islice
 from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.messages import Message, new_id
-from agenticx.sessions.log.commits import Commit, Loaded, SessionState, StateChange
+from agenticx.sessions.log.commits import Commit, LoadedSession, SessionState, StateChange
 from agenticx.sessions.log.events import Position, StoredEvent, copied, encode_events
 from agenticx.sessions.log.records import Fact, FactT, RequestAsked, SubagentFact
 from agenticx.sessions.log.searchable_texts import SearchableText
@@ -31,23 +32,23 @@ from agenticx.sessions.store.base import (
 )
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
+from agenticx.sessions.store.memory_sessions import MemoryData, MemorySession
 from agenticx.sessions.store.search import MATCHES_SHOWN, SearchQuery
 from agenticx.sessions.store.workers import WorkersReport, single_worker_report
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 
 __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """A `Store` in plain lists, which is its own log, catalog and ownership.
+    """A `Store` in plain lists. It is its own log, catalog and ownership.
 
     No method awaits anything but the events that it is given, so each is atomic on its event loop. Several workers
-    share the sessions of one store if each has the `other_worker` of the first.
+    share sessions through stores that `other_worker` of the first store returns.
     """
 
     def __init__(
-        self, clock: Clock | None = None, *, blobs: Blobs | None = None, shared: SharedPlace | None = None
+        self, clock: Clock | None = None, *, blobs: Blobs | None = None, shared: SharedState | None = None
     ) -> None:
         self.shared = shared
         self.address = ""
@@ -58,27 +59,10 @@ class MemoryStore:
         self._worker = new_id("wrk")
 
     def other_worker(self) -> MemoryStore:
-        """Return a store with the same sessions, for another owner of them."""
+        """Return a store with the same sessions for another worker."""
         other = type(self)(self._clock, blobs=self._blobs)
         other._data = self._data
         return other
-
-    def empty_copy(self) -> MemoryStore:
-        """Return an empty store with the same log id, for readers.
-
-        Give its `apply` each change that `follow` reports.
-        """
-        copy = type(self)(self._clock, blobs=self._blobs)
-        copy._data.log_id = self.log_id
-        return copy
-
-    def follow(self, follower: Callable[[Change], None]) -> None:
-        """Call `follower` with each change from now on, which any copy can `apply`."""
-        self._data.followers.append(follower)
-
-    def apply(self, change: Change) -> None:
-        """Make a change of another store."""
-        self._data.change(change)
 
     @property
     def log(self) -> MemoryStore:
@@ -157,19 +141,6 @@ class MemoryStore:
             session.owner.lost.set()  # of this worker before a restart
         session.owner = _MemoryLease(self._data, self._clock, session_id, self._worker)
         return session.owner
-
-    def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
-        """End the lease of the session's owner, as a store does that has not heard from the owner for some time.
-
-        With `only_idle` it ends only if the session has no running turn and no open fact. Unless it is `noticed`, the
-        owner learns of it when it uses the lease the next time.
-        """
-        session = self._data.sessions.get(session_id)
-        if session is not None and session.owner is not None and not (only_idle and session.has_work):
-            if noticed:
-                session.owner.lost.set()
-            session.owner = None
-            self._data.notify_of_work(session)
 
     async def call(self, session_id: str, command: bytes) -> bytes:
         owner = self._data.session(session_id).owner
@@ -303,6 +274,15 @@ class MemoryStore:
             and (until is None or row.day <= until)
         )
 
+    async def costs(self, session_ids: Collection[str]) -> Mapping[str, Decimal]:
+        sessions = {id_: self._data.sessions[id_] for id_ in session_ids if id_ in self._data.sessions}
+        costs = {id_: DailyUsage.total(session.daily_usage).cost_usd for id_, session in sessions.items()}
+        return {id_: cost for id_, cost in costs.items() if cost is not None}
+
+    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+        sessions = self._data.sessions
+        return {id_ for id_ in session_ids if id_ in sessions and sessions[id_].open_turns}
+
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         sessions = self._data.sessions.values() if session_id is None else [self._data.session(session_id)]
         asked = [session.events[fact.seq - 1] for session in sessions for fact in session.open_requests]
@@ -346,9 +326,9 @@ class _MemoryLease:
     async def check(self) -> None:
         self._session()
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedSession:
         session = self._session()
-        return Loaded(
+        return LoadedSession(
             record=session.record,
             state=SessionState(session.messages.copy(), session.parts.copy()),
             last_seq=len(session.events),

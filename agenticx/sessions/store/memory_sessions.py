@@ -1,4 +1,4 @@
-"""The sessions of a store in memory, and the changes that are made of them."""
+"""The sessions of a store in memory, and the changes to them."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class MemorySession(FoldedSession):
 
 @dataclass(slots=True)
 class MemoryData:
-    """The data of a store; `handlers` are those of its workers by their names, `followers` get each change.
+    """The data of a store; `handlers` has each worker's command handler by the worker's name.
 
-    `orphan_count` rises with each session with work that loses its owner, and wakes the subscribers of `orphaned`.
+    `orphan_count` rises when a session with work loses its owner; the subscribers of `orphaned` are woken then.
     """
 
     log_id: str = field(default_factory=lambda: new_id("log"))
@@ -84,13 +84,10 @@ class MemoryData:
     orphaned: Notifier = field(default_factory=Notifier)
     orphan_count: int = 0
     handlers: dict[str, CommandHandler] = field(default_factory=dict[str, CommandHandler])
-    followers: list[Callable[[Change], None]] = field(default_factory=list["Callable[[Change], None]"])
 
     def change(self, change: Change) -> None:
-        """Make a change, which is made in the same order wherever the store is copied to."""
+        """Make a change. Every change goes through this method: a copy that repeats all changes in order is equal."""
         change(self)
-        for follower in self.followers:
-            follower(change)
 
     def create(
         self,
@@ -100,7 +97,9 @@ class MemoryData:
         state: StateChange | None,
         facts: Sequence[Fact],
     ) -> None:
-        """Add a session with the facts and the copied events that it has from the start."""
+        """Add a session with the facts and the copied events that it has from the start, unless it is there."""
+        if record.id in self.sessions:
+            return
         session = MemorySession(record)
         before, after = session_records(
             record, session, copied_count=len(events), texts=texts, state=state, facts=facts
@@ -147,4 +146,4 @@ class MemoryData:
 
 
 Change = Callable[[MemoryData], None]
-"""A change of a store's data, which can be repeated in a copy of it."""
+"""A change of a store's data that can be repeated in a copy of the store."""

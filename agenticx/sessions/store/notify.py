@@ -11,8 +11,8 @@ __all__ = ["Notifier"]
 _MAX_IMMEDIATE_READERS = 50
 _DELAY_SECONDS_PER_READER = 50e-6
 _MAX_DELAY_SECONDS = 0.025
-"""Up to 50 readers are woken at each commit. More of them are not woken for each event, as waking a reader costs about
-20 µs however many events it then reads: their wake-up is delayed by 50 µs per reader, at most 25 ms."""
+"""Up to 50 readers are woken at each commit. More readers are woken with a delay of 50 µs per reader, at most 25 ms:
+waking a reader costs about 20 µs, however many events it then reads."""
 
 
 class Notifier:
@@ -35,7 +35,7 @@ class Notifier:
                 del self._readers[session_id]
 
     def notify(self, session_id: str) -> None:
-        """Wake the readers of `session_id` and those of all sessions: at once if they are few, else within 25 ms."""
+        """Wake the readers of `session_id` and of all sessions: at once if they are few, else within 25 ms."""
         self._notify(session_id)
         self._notify(None)
 

@@ -1,4 +1,4 @@
-"""Ownership of a file by one process at a time, with a lock on a file beside it."""
+"""Ownership of a file by one process at a time, with a lock on a second file in the same folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, cast
 from agenticx.errors import StoreError
 from agenticx.forks import drop_in_child
 from agenticx.process_ids import is_running
+from agenticx.resource_exhaustion import exhausted_error
 
 __all__ = ["FileIdentity", "OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
@@ -31,7 +32,7 @@ class OwnedElsewhere(StoreError):
 class OwnerLock:
     """A lock held from construction until `release`; the system frees it when the process dies.
 
-    The lock is that of an open file, which a forked child shares: the child closes it, or it would hold the lock after
+    A forked child shares the open file, and so the lock. The child closes it: otherwise it would hold the lock after
     its parent's death.
     """
 
@@ -52,8 +53,13 @@ class OwnerLock:
                 pid=pid,
             )
         owner_info = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, owner_info, 0)
+        try:
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, owner_info, 0)
+        except OSError as exc:
+            self.drop()
+            reason = exhausted_error(exc) or exc.strerror
+            raise StoreError(f"{str(owned)!r} cannot be opened, as {str(path)!r} cannot be written: {reason}") from exc
         self._identity = FileIdentity(path)
 
     def check(self) -> None:
@@ -92,7 +98,7 @@ class FileIdentity:
 
 
 def probe_owner_pid(owned: Path) -> int | None:
-    """Return the id of the process that owns the file, None if none does; 0 if it has not written its id yet.
+    """Return the id of the process that owns the file, or None; 0 if the owner has not written its id yet.
 
     If no process owns it, the probe takes the lock for a moment; `OwnerLock` retries meanwhile.
     """
@@ -125,7 +131,7 @@ def _lock_with_retries(file: int) -> bool:
 
 
 def _lock_file(owned: Path) -> Path:
-    """Return the path of the lock, beside the file to which all links resolve: one file has one lock."""
+    """Return the path of the lock, in the folder of the resolved path: all links to a file share one lock."""
     owned = owned.resolve()
     return owned.with_name(f"{owned.name}.owner")
 

@@ -26,7 +26,7 @@ class SessionTails:
         self._bytes = 0
 
     def add(self, events: Sequence[StoredEvent]) -> None:
-        """Add the events of a commit, all of one session, which follow those that are here."""
+        """Add the events of a commit, all of one session; they follow the events in the cache."""
         session_id = events[0].session_id
         tail = self._sessions.get(session_id)
         if tail is None:
@@ -40,12 +40,12 @@ class SessionTails:
             self.evict(next(iter(self._sessions)))
 
     def last(self, session_id: str) -> StoredEvent | None:
-        """Return the session's last event here, None if it has none here."""
+        """Return the session's last event in the cache, or None."""
         tail = self._sessions.get(session_id)
         return tail[-1] if tail else None
 
     def after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
-        """Return up to `limit` events after `seq`; None if those here begin later."""
+        """Return up to `limit` events after `seq`; None if the cache begins later."""
         tail = self._sessions.get(session_id)
         if not tail or seq + 1 < tail[0].seq:
             return None
@@ -53,7 +53,7 @@ class SessionTails:
         return tail[start : start + limit]
 
     def evict(self, session_id: str) -> None:
-        """Drop a session's events, which are read from the storage from now on."""
+        """Drop a session's events; readers read them from the storage from now on."""
         tail = self._sessions.pop(session_id, [])
         self._shorten(tail, len(tail))
 
@@ -63,7 +63,7 @@ class SessionTails:
 
 
 class RecentEvents:
-    """The last events of recently written sessions, and those of the log of all sessions, with their readers.
+    """The last events of recently written sessions and of the log of all sessions, with their readers.
 
     `last_position` is the position of the last event of the log.
     """
@@ -74,7 +74,7 @@ class RecentEvents:
         self.restart(last_position)
 
     def restart(self, position: int) -> None:
-        """Drop all events: those up to `position` are read from disk from now on, those after it are cached again."""
+        """Drop all events. Events up to `position` are read from disk from now on, later ones are cached again."""
         self.sessions = SessionTails()
         self._all: list[StoredEvent] = []
         self._all_bytes = 0

@@ -1,9 +1,8 @@
 """Segments: events of one session in the body of one row, a line each, usually compressed.
 
-While turns run each commit is stored as a row of its own, in the order of the log of all sessions, so that
-a transaction with many sessions fills few pages. Later the rows of each session are merged into compressed segments,
-which takes a tenth of both rows and bytes: envelopes repeat their ids, and every token is an event. See
-`_newest_commits`.
+While turns run, each commit is stored as a row of its own, in the order of the log of all sessions, so that a
+transaction with many sessions fills few pages. Later the rows of each session are merged into compressed segments, a
+tenth of the rows and of the bytes: envelopes repeat their ids, and every token is an event. See `_newest_commits`.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class CommitRow(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The content of one row: events of the commits from `first_rev` to `last_rev`, which follow each other.
+    """The content of one row: events of consecutive commits, from `first_rev` to `last_rev`.
 
     A large commit may be in several rows. A row has no events if none of its commits has.
     """
@@ -82,13 +81,13 @@ def encode_body(events: Sequence[StoredEvent]) -> bytes:
 def encode_segments(
     events: Sequence[StoredEvent], session: int, *, rev: int, commit_id: str, position: int
 ) -> Iterator[Segment]:
-    """Yield the segments of a commit; `position` is that of its last event, or its own if it has none."""
+    """Yield the segments of a commit; `position` is its last event's, or its own if it has no events."""
     last_seq = events[-1].seq if events else 0
     return merge_commits([CommitRow(position, session, rev, commit_id, last_seq, encode_body(events))])
 
 
 def merge_commits(commits: Sequence[CommitRow], *, max_span: int = MAX_POSITION_SPAN) -> Iterator[Segment]:
-    """Yield segments of limited size with the events of these commits, which follow each other.
+    """Yield segments of limited size with the events of these consecutive commits.
 
     `max_span` is the limit of positions from the first to the last. Raises `DamagedData`.
     """
@@ -148,7 +147,7 @@ def segment_lines(body: bytes, *, compressed: bool) -> list[bytes]:
 
 
 def _encode_event(event: StoredEvent) -> bytes:
-    """Return the line of an event, which alone is an uncompressed body too."""
+    """Return the line of an event; a single line is also a valid, uncompressed body."""
     terminal = b"T" if event.terminal else b""
     return b"%d\t%b\t%b\t%b\t%b" % (
         event.position,

@@ -1,4 +1,4 @@
-"""The list of databases that share the sessions of a store, which each of them stores."""
+"""The list of databases that share the sessions of a store. Each database stores it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ListedDatabase(NamedTuple):
 
 
 class ShardListState(NamedTuple):
-    """A database before it is used: its `Log.log_id`, whether it has sessions, and the list that is stored in it."""
+    """The state of a database before it is used: its `Log.log_id`, whether it has sessions, and its stored list."""
 
     log_id: str
     has_sessions: bool
@@ -37,15 +37,15 @@ class ShardListPlace(Protocol):
     async def read(self) -> ShardListState: ...
 
     async def write(self, text: str) -> str:
-        """Store the list unless there is one, as one step; return the one that is stored then."""
+        """Store the list unless one is stored, as one step; return the stored list."""
         ...
 
 
 async def check_shard_list(places: Sequence[tuple[str, ShardListPlace]]) -> None:
-    """Store the list of these databases, which are given with their names, in each of them; it may have only one.
+    """Store the list of these databases, given with their names, in each of them; the list may have one database.
 
-    Raises `SettingsError` if one of them is in another list: then nothing is stored. One without a list that has
-    sessions is taken for one that had them alone.
+    Raises `SettingsError`, and stores nothing, if a database has another list. A database with sessions and without a
+    list counts as one with a list of itself alone.
     """
     states = await asyncio.gather(*(place.read() for _, place in places))
     given = [ListedDatabase(state.log_id, name) for state, (name, _) in zip(states, places, strict=True)]
@@ -55,7 +55,7 @@ async def check_shard_list(places: Sequence[tuple[str, ShardListPlace]]) -> None
             _check(_decode(state.text), given)
         elif state.has_sessions:
             _check([database], given)
-    # In an order that all processes have: of those that store different lists at once, one always gets to its end.
+    # All processes use the same order, so one of several processes that store different lists always finishes.
     by_id = {state.log_id: place for state, (_, place) in zip(states, places, strict=True)}
     for log_id in sorted(by_id):
         _check(_decode(await by_id[log_id].write(json.dumps(given))), given)

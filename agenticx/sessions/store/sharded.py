@@ -2,12 +2,12 @@
 
 1. The database of a session is the one whose place in the list is the SHA-256 digest of the session's id, as a number,
    modulo the number of databases. Unlike `hash`, the digest is the same in each process and each version of Python.
-2. So a list with one more database, or in another order, would look for sessions where they are not: each database
-   stores the list, and another one is refused (`shard_list`).
+2. With one more database, or with another order, sessions would be looked for in the wrong database. So each database
+   stores the list, and a different list is refused (`shard_list`).
 3. There is no order between commits in different databases. A position in the log of all sessions is one position for
    each database, and its events follow each other within a session only.
-4. A database that fails, fails for its own sessions. What asks all of them fails with an error that names it, except
-   where the others have the answer.
+4. A failing database affects its own sessions only. A query to all databases fails with an error that names it, unless
+   another database has the answer.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from decimal import Decimal
 from typing import TypeVar
 
 from agenticx.clocks import Clock, SystemClock
@@ -41,7 +42,7 @@ from agenticx.sessions.store.base import (
 )
 from agenticx.sessions.store.blobs import Blobs, Retention, ShardBlobs
 from agenticx.sessions.store.workers import WorkersReport, merged_reports
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 
 __all__ = ["ShardedStore"]
 
@@ -56,9 +57,9 @@ _log = get_logger(__name__)
 
 
 class ShardedStore:
-    """A `Store` over at least one other, with the names that errors show; the module describes which has a session.
+    """A `Store` over one or more stores, given with the names that errors show.
 
-    Events that `Log.read_all` returns have positions of this log, all others those of their database.
+    Events from `Log.read_all` have positions of the joined log, all other events positions of their database.
     """
 
     def __init__(self, stores: Sequence[tuple[str, Shard]], *, clock: Clock | None = None) -> None:
@@ -81,13 +82,13 @@ class ShardedStore:
             store.address = address
 
     @property
-    def shared(self) -> SharedPlace | None:
-        """The shared place of the first database."""
+    def shared(self) -> SharedState | None:
+        """The shared state of the first database."""
         return self._shards.stores[0].shared
 
     @property
     def blobs(self) -> Blobs | None:
-        """The contents, each beside its session; None if a database has none."""
+        """The contents, each in the database of its session; None if a database stores no contents."""
         return None if any(store.blobs is None for store in self._shards.stores) else _ShardedBlobs(self._shards)
 
     async def create(
@@ -133,6 +134,13 @@ class _Shards:
     def of(self, session_id: str) -> Shard:
         return self.stores[self.index(session_id)]
 
+    def by_store(self, session_ids: Collection[str]) -> Mapping[Shard, Collection[str]]:
+        """Return the ids of the sessions of each store that has some."""
+        ids = defaultdict[Shard, list[str]](list)
+        for session_id in session_ids:
+            ids[self.of(session_id)].append(session_id)
+        return ids
+
     async def ask_all(self, ask: Callable[[Shard], Awaitable[T]]) -> list[T]:
         """Return what `ask` returns for each store, in their order, asked at once.
 
@@ -157,7 +165,7 @@ class _Shards:
         return answers
 
     def named(self, index: int, error: StoreError) -> StoreError:
-        """Return an error that names the store in which `error` was raised."""
+        """Return `error` with the name of the store that raised it."""
         named = StoreError(f"the database {self.names[index]} failed: {error}")
         named.__cause__ = error
         return named
@@ -194,9 +202,7 @@ class _ShardedLog:
         return await self._shards.of(session_id).log.read(session_id, after, limit)
 
     async def last_events(self, session_ids: Collection[str]) -> Mapping[str, StoredEvent]:
-        ids = defaultdict[Shard, list[str]](list)
-        for session_id in session_ids:
-            ids[self._shards.of(session_id)].append(session_id)
+        ids = self._shards.by_store(session_ids)
         found = await asyncio.gather(*(store.log.last_events(some) for store, some in ids.items()))
         return {session_id: event for events in found for session_id, event in events.items()}
 
@@ -243,8 +249,8 @@ class _ShardedLog:
     async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
         """Return up to `limit` events that follow the position: some of each database, one database after the other.
 
-        The position of each has the event's own place in its database, and the place up to which each other one is
-        read then.
+        The position of an event joins its place in its own database with the place up to which each other database is
+        read.
         """
         count = len(self._shards.stores)
         places = _split_position(after, count)
@@ -263,7 +269,7 @@ class _ShardedLog:
 
 
 def _split_position(position: int, count: int) -> list[int] | None:
-    """Return the places in the databases that a position of the log of all is made of, None if it is none."""
+    """Return the place in each database from a joined position, None if it is not a joined position."""
     places = [position >> _POSITION_BITS * index & (2**_POSITION_BITS - 1) for index in range(count)]
     if position < 0 or position >> _POSITION_BITS * count or max(places) > _MAX_POSITION:
         return None
@@ -271,7 +277,7 @@ def _split_position(position: int, count: int) -> list[int] | None:
 
 
 def _joined_position(places: Sequence[int]) -> Position:
-    """Return the places in all databases as one number, 64 bits for each, those of the first one lowest.
+    """Return the places in all databases as one number: 64 bits for each, the first database in the lowest bits.
 
     >>> hex(_joined_position([1, 2]))
     '0x20000000000000001'
@@ -298,7 +304,7 @@ class _ShardedCatalog:
     ) -> Sequence[ListedSession]:
         """Return sessions as one store does.
 
-        Of those created in the same millisecond, the ones in an earlier database come first.
+        Sessions created in the same millisecond are in the order of their databases.
         """
 
         def ask(place: str | ListPlace | None) -> Callable[[Shard], Awaitable[Sequence[ListedSession]]]:
@@ -329,6 +335,16 @@ class _ShardedCatalog:
             return await catalog.usage(session_id=session_id, since=since, until=until)
         parts = await self._shards.ask_all(lambda store: store.catalog.usage(since=since, until=until))
         return DailyUsage.merged(row for part in parts for row in part)
+
+    async def costs(self, session_ids: Collection[str]) -> Mapping[str, Decimal]:
+        ids = self._shards.by_store(session_ids)
+        found = await asyncio.gather(*(store.catalog.costs(some) for store, some in ids.items()))
+        return {session_id: cost for costs in found for session_id, cost in costs.items()}
+
+    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+        ids = self._shards.by_store(session_ids)
+        found = await asyncio.gather(*(store.catalog.working_sessions(some) for store, some in ids.items()))
+        return {session_id for working in found for session_id in working}
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         if session_id is not None:
@@ -385,9 +401,9 @@ class _ShardedOwnership:
             yield
 
     def orphans(self, *, follow: bool = False) -> AsyncGenerator[str]:
-        """Return the ids of orphans, those with the oldest running turn first within each database.
+        """Return the ids of orphans, for each database with the oldest running turn first.
 
-        With `follow`, a database that fails is asked again after a pause, for which the others do not wait.
+        With `follow`, a database that fails is asked again after a pause; the other databases do not wait for it.
         """
         return _merged([*map(self._follow, range(len(self._shards.stores)))]) if follow else self._orphans()
 
@@ -442,7 +458,7 @@ async def _cancel(tasks: Collection[asyncio.Future[T]]) -> None:
 
 
 class _ShardedBlobs:
-    """The `Blobs` of all databases, each content beside its session."""
+    """The `Blobs` of all databases; each content is in the database of its session."""
 
     def __init__(self, shards: _Shards) -> None:
         self._shards = shards
@@ -470,7 +486,7 @@ class _ShardedBlobs:
         return await self._of(session_id).retentions(session_id, digest)
 
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
-        """Give the session `other_id` the contents of those digests: copies of them, if it is in another database."""
+        """Give the session `other_id` the contents with these digests; they are copied if it is in another database."""
         source, target = self._of(session_id), self._of(other_id)
         if self._shards.index(session_id) == self._shards.index(other_id):
             await source.share(session_id, other_id, digests)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
@@ -28,34 +30,34 @@ _PARTS = {"settings": "settings (variables and settings.toml)"}
 
 
 class WorkerReport(TypedDict):
-    """A process that uses the store; one that has died is reported for ten minutes, or until another has replaced it.
+    """A process that uses the store; a dead worker is reported for ten minutes, or until another one replaces it.
 
-    `address` is where it serves, empty if it serves nothing. `started` and `seen`, its last sign of life, are RFC 3339.
-    `configuration` has a digest for each part of its configuration, which should be the same at all workers; it is
-    empty where this process alone uses the store. `sessions` counts those that it owns, `running_turns` those of them
-    with a running turn.
+    `address` is the URL at which it serves, empty if it serves nothing. `started` and `seen`, the time of its last
+    heartbeat, are RFC 3339. `configuration` has a digest for each part of its configuration; they should be the same at
+    all workers, and it is empty if one process alone uses the store. `sessions` counts the sessions that it owns,
+    `running_turns` the owned sessions with a running turn.
     """
 
-    id: str
-    address: str
-    host: str
-    pid: int
-    version: str
-    configuration: dict[str, str]
-    started: str
-    seen: str
-    is_alive: bool
-    is_this: bool
-    sessions: int
-    running_turns: int
+    id: Annotated[str, Field(description="The id of the process at the store.")]
+    address: Annotated[str, Field(description="The address at which it serves.")]
+    host: Annotated[str, Field(description="The name of its host.")]
+    pid: Annotated[int, Field(description="Its process id.")]
+    version: Annotated[str, Field(description="Its version of AgenticX.")]
+    configuration: Annotated[dict[str, str], Field(description="Digests of the parts of its configuration.")]
+    started: Annotated[str, Field(description="The time of its start.")]
+    seen: Annotated[str, Field(description="The time of its last sign of life.")]
+    is_alive: Annotated[bool, Field(description="false: it has died.")]
+    is_this: Annotated[bool, Field(description="true: it has answered this request.")]
+    sessions: Annotated[int, Field(description="The number of sessions that it owns.")]
+    running_turns: Annotated[int, Field(description="The number of its running turns.")]
 
 
 class HostReport(TypedDict):
-    """Sessions of the queue whose workspace is on `host`; without a worker there they wait."""
+    """Sessions of the queue whose workspace is on `host`; they wait for a worker on that host."""
 
-    host: str
-    sessions: int
-    has_worker: bool
+    host: Annotated[str, Field(description="The name of the host.")]
+    sessions: Annotated[int, Field(description="The number of sessions that wait for it.")]
+    has_worker: Annotated[bool, Field(description="true: a living worker is on it.")]
 
 
 class OrphanReport(TypedDict):
@@ -64,52 +66,52 @@ class OrphanReport(TypedDict):
     `since` is when the first of them lost its owner or began its turn, as RFC 3339; None without any.
     """
 
-    sessions: int
-    since: str | None
-    hosts: list[HostReport]
+    sessions: Annotated[int, Field(description="The number of sessions that wait for an owner.")]
+    since: Annotated[str | None, Field(description="The time since which the first of them waits.")]
+    hosts: Annotated[list[HostReport], Field(description="The sessions that only one host can go on with.")]
 
 
 class ServerReport(TypedDict):
     """The database: `engine` is `sqlite`, `postgresql` or `memory`.
 
-    `durability` says what an acknowledged commit survives, see `Durability`. Without a server, `version` and `primary`
-    are None, as are the numbers of connections, of those that are possible, and of standbys.
+    `durability` says what an acknowledged commit survives, see `Durability`. Without a server, `version`, `primary` and
+    the numbers of connections, possible connections and standbys are None.
     """
 
-    name: str
-    engine: str
-    version: str | None
-    durability: str
-    primary: str | None
-    connections: int | None
-    max_connections: int | None
-    standbys: int | None
-    size_bytes: int | None
+    name: Annotated[str, Field(description="The name of the database.")]
+    engine: Annotated[str, Field(description="The kind of database.")]
+    version: Annotated[str | None, Field(description="The version of its server.")]
+    durability: Annotated[str, Field(description="What an acknowledged commit survives.")]
+    primary: Annotated[str | None, Field(description="The address of the server that takes writes.")]
+    connections: Annotated[int | None, Field(description="The number of open connections.")]
+    max_connections: Annotated[int | None, Field(description="The number of connections that the server allows.")]
+    standbys: Annotated[int | None, Field(description="The number of connected standbys.")]
+    size_bytes: Annotated[int | None, Field(description="The size of the database; null if it is not known.")]
 
 
 class DeletionReport(TypedDict):
-    """Deleted sessions of which rows are left, and parts of tables with bytes of deleted ones, the oldest `since`.
+    """Deleted sessions with rows left, and parts of tables with bytes of deleted sessions, the oldest `since`.
 
-    `log` is why the server's log of writes may keep bytes of them after a purge, None if it does not.
+    `log` says why the server's write-ahead log may keep such bytes after a purge, None if it does not.
     """
 
-    sessions: int
-    partitions: int
-    since: str | None
-    log: str | None
+    sessions: Annotated[int, Field(description="The number of deleted sessions of which rows are left.")]
+    partitions: Annotated[int, Field(description="The number of parts of tables that are still to be rewritten.")]
+    since: Annotated[str | None, Field(description="The time of the oldest deletion.")]
+    log: Annotated[str | None, Field(description="Why the server's log may keep bytes of deleted sessions.")]
 
 
 class WorkersReport(TypedDict):
-    """The workers of a store, and its servers, one unless the sessions are spread over several databases.
+    """The workers of a store, and its servers: one, or several if the sessions are spread over several databases.
 
-    `lag_ms` is how long the oldest commit of another worker, of which this one knows, has not been read here.
+    `lag_ms` is the age of the oldest known commit of another worker that this worker has not read yet.
     """
 
-    workers: list[WorkerReport]
-    lag_ms: int
-    orphans: OrphanReport
-    servers: list[ServerReport]
-    deletions: DeletionReport
+    workers: Annotated[list[WorkerReport], Field(description="The processes that use the store.")]
+    lag_ms: Annotated[int, Field(description="How long the oldest commit of another worker has not been read here.")]
+    orphans: Annotated[OrphanReport, Field(description="The sessions that wait for an owner.")]
+    servers: Annotated[list[ServerReport], Field(description="The databases.")]
+    deletions: Annotated[DeletionReport, Field(description="The deleted sessions of which something is left.")]
 
 
 def single_worker_report(
@@ -231,7 +233,7 @@ def describe_workers(report: WorkersReport) -> Iterator[tuple[str, bool]]:
 
 
 def _differences(workers: Sequence[WorkerReport]) -> Iterator[tuple[str, str]]:
-    """Yield the parts of the configuration in which living servers differ, with those that are alike in it."""
+    """Yield each part of the configuration in which living workers differ, with the workers that have each digest."""
     servers = [worker for worker in workers if worker["is_alive"] and worker["address"]]
     for part in dict.fromkeys(part for worker in servers for part in worker["configuration"]):
         places = dict[str, list[str]]()

@@ -73,7 +73,7 @@ class BaseAgent(ABC):
 
     @abstractmethod
     async def on_message_impl(self, message: Any, ctx: MessageContext) -> Any:
-        """Return the answer to `message`; that to a published one is dropped."""
+        """Return the answer to `message`; the answer to a published message is dropped."""
         ...
 
     async def send_message(
@@ -105,7 +105,7 @@ class BaseAgent(ABC):
     # --- state --------------------------------------------------------------------------------------------------------
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the agent's state as a JSON mapping; that of an agent without state is empty."""
+        """Return the agent's state as a JSON mapping, empty for an agent without state."""
         return {}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:

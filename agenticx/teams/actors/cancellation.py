@@ -1,4 +1,4 @@
-"""Cancellation tokens, which one caller passes on to all code that works for it."""
+"""Cancellation tokens: a caller passes one token on to all code that works for it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ class CancellationToken(StopSignal):
     def is_cancelled(self) -> bool:
         return self._cancelled
 
+    def raise_if_cancelled(self) -> None:
+        """Raise `asyncio.CancelledError` if the token is cancelled."""
+        if self._cancelled:
+            raise asyncio.CancelledError
+
     def is_set(self) -> bool:
         return self._cancelled
 
@@ -40,9 +45,9 @@ class CancellationToken(StopSignal):
         self.cancel()
 
     def cancel(self) -> None:
-        """Call the callbacks in the order in which they were added and cancel the linked futures; again: nothing.
+        """Call the callbacks in the order in which they were added and cancel the linked futures.
 
-        All callbacks are called; then the first error of one is raised, as an `AgenticXError`.
+        A second call does nothing. All callbacks are called; then the first error is raised, as an `AgenticXError`.
         """
         with self._lock:
             is_first, callbacks = not self._cancelled, list(self._callbacks.values())

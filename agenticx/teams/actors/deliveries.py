@@ -25,8 +25,8 @@ PUT_SECONDS = 30.0
 class Delivery:
     """A message on its way to `recipient`, or to the subscribers of its topic.
 
-    `answer` is that of the recipient, or None once all subscribers are done; cancelling it cancels the delivery.
-    `variables` is the context in which the handlers run: that of the sender.
+    `answer` is the recipient's answer, for a published message None once all subscribers are done; cancelling it
+    cancels the delivery. `variables` is the sender's context; the handlers run in it.
     """
 
     message: Any
@@ -42,7 +42,7 @@ class Delivery:
 
 
 class DeliveryQueue:
-    """At most `size` deliveries in order, and those that wait for room."""
+    """A queue of at most `size` deliveries; further deliveries wait for room."""
 
     def __init__(self, size: int, clock: Clock) -> None:
         if size < 1:
@@ -56,9 +56,9 @@ class DeliveryQueue:
         return len(self._queued)
 
     async def put(self, delivery: Delivery) -> None:
-        """Add a delivery, after those that wait for room already.
+        """Add a delivery, after the deliveries that already wait for room.
 
-        Raises `UndeliverableException` if there is none within `PUT_SECONDS`, and CancelledError if the delivery is
+        Raises `UndeliverableException` if there is no room within `PUT_SECONDS`, and CancelledError if the delivery is
         cancelled before.
         """
         if len(self._queued) < self._size:
@@ -91,7 +91,7 @@ class DeliveryQueue:
             self._admit()
 
     def clear(self) -> Sequence[Delivery]:
-        """Remove and return all deliveries, also those that wait for room."""
+        """Remove and return all deliveries, including deliveries that wait for room."""
         cleared = [*self._queued, *self._waiting]
         self._queued.clear()
         self._waiting.clear()

@@ -24,9 +24,9 @@ _log = get_logger(__name__)
 
 
 class Dispatcher:
-    """The queue and the handlers at work of one runtime, which says how a message is handled and by whom.
+    """The queue and the running handlers of one runtime; the runtime decides which agents handle a message.
 
-    At most `queue_size` handlers are at work, not counting those that wait for an answer or for room in the queue.
+    At most `queue_size` handlers are at work, without handlers that wait for an answer or for room in the queue.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Dispatcher:
 
     @contextmanager
     def _place_released(self) -> Generator[None]:
-        """Let another handler begin while the one that calls this waits for an answer or for room."""
+        """Let another handler begin while the calling handler waits for an answer or for room."""
         if (handling := self.current_handling()) is None:
             yield
             return
@@ -163,7 +163,7 @@ class Dispatcher:
         self.started = False
 
     async def stop(self) -> None:
-        """Cancel the handlers at work, except for one that calls this, and all that waits in the queue or for it."""
+        """Cancel all handlers except the caller's own, and all deliveries in the queue or waiting for room in it."""
         self.started = False
         self._stops += 1
         try:
@@ -211,7 +211,7 @@ class Dispatcher:
             self._steps.popleft().set_result(delivery)
 
     def _on_handled(self, task: asyncio.Task[Any]) -> None:
-        """Settle a handler that ended; one that was abandoned is settled already."""
+        """Settle a handler that ended; an abandoned handler is settled already."""
         if (delivery := self._active.pop(task, None)) is None:
             return
         handling, answer = self._end(delivery, task), delivery.answer

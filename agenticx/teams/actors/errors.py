@@ -15,24 +15,24 @@ __all__ = [
 
 
 class CantHandleException(AgenticXError):
-    """A message or a topic that its receiver does not handle."""
+    """Raised for a message or a topic that its receiver does not handle."""
 
 
 class UndeliverableException(AgenticXError):
-    """A message that could not be delivered: the receiver is unknown, the queue is full, or the runtime has ended."""
+    """Raised for an undeliverable message: the receiver is unknown, the queue is full, or the runtime has ended."""
 
 
 class UnknownAgentType(UndeliverableException, LookupError):
-    """An agent type that is not registered."""
+    """Raised for an agent type that is not registered."""
 
 
 class AgentInstanceMissing(UndeliverableException, RuntimeError):
-    """A key without an agent, under a type whose agents were registered as instances and cannot be made."""
+    """Raised for an unknown key of an agent type that was registered by instances, so that no agent can be made."""
 
 
 class MessageDroppedException(AgenticXError):
-    """A message or an answer that an intervention handler dropped."""
+    """Raised for a message or an answer that an intervention handler dropped."""
 
 
 class SubscriptionExists(AgenticXError, ValueError):
-    """A subscription equal to one that the runtime has."""
+    """Raised for a subscription that the runtime already has."""

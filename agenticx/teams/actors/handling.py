@@ -20,7 +20,7 @@ __all__ = ["AgentInstantiationContext", "DefaultTopicId", "Handling", "current_h
 class Handling:
     """One handler at work. `sends` is the number of its messages that wait for their answer or for room.
 
-    `abandoned` marks one that ignored its cancellation and has been left alone.
+    `abandoned` is True if it ignored its cancellation and is no longer waited for.
     """
 
     runtime: MessageRuntime
@@ -37,7 +37,7 @@ current_handling: ContextVar[Handling | None] = ContextVar("agenticx_handling", 
 
 
 class DefaultTopicId(TopicId):
-    """A topic whose source is, in a handler, the key of the handling agent, else "default"."""
+    """A topic for the current context: its source is the handling agent's key, outside of handlers "default"."""
 
     __slots__ = ()
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from agenticx.argument_types import check_str, check_type
+
 __all__ = ["AgentId", "AgentMetadata", "AgentType", "TopicId"]
 
 _AGENT_TYPE = re.compile(r"[\w.-]+")
@@ -34,6 +36,8 @@ class AgentId:
     key: str
 
     def __init__(self, type: str | AgentType, key: str) -> None:
+        check_type("type", type, (str, AgentType), "a str or an AgentType")
+        check_str("key", key)
         object.__setattr__(self, "type", str(AgentType(str(type))))
         object.__setattr__(self, "key", key)
 

@@ -24,8 +24,8 @@ class DropMessage:
 class InterventionHandler(Protocol):
     """Code that gets each message before it is queued, and each answer before it is returned.
 
-    A method returns the message, another one, or `DropMessage`; then the sender gets `MessageDroppedException`. What a
-    method raises reaches the sender.
+    A method returns the message, another message, or `DropMessage`; for `DropMessage` the sender gets
+    `MessageDroppedException`. An error of a method reaches the sender.
     """
 
     async def on_send(self, message: Any, *, message_context: MessageContext, recipient: AgentId) -> Any:
@@ -47,12 +47,12 @@ class DefaultInterventionHandler(InterventionHandler):
 
 @dataclass(frozen=True, slots=True)
 class Interventions:
-    """The intervention handlers of a runtime, called in their order; a method that one does not have is skipped."""
+    """The intervention handlers of a runtime, called in their order; missing methods are skipped."""
 
     handlers: Sequence[InterventionHandler]
 
     async def apply(self, name: str, message: Any, **details: Any) -> Any:
-        """Return what the methods `name` make of a message; raises `MessageDroppedException` and what they raise."""
+        """Pass a message through the methods `name`; raises `MessageDroppedException` and their errors."""
         for handler in self.handlers:
             method: Callable[..., Any] | None = getattr(handler, name, None)
             if method is None:

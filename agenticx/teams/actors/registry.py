@@ -74,7 +74,7 @@ class AgentRegistry:
             )
 
     async def get(self, agent_id: AgentId) -> Any:
-        """Return the agent, made if need be; raises as `check` does, and what the factory raised."""
+        """Return the agent, made if needed; raises as `check` does, and the factory's error."""
         self.check(agent_id)
         if agent_id in self._agents:
             return self._agents[agent_id]

@@ -121,14 +121,14 @@ class _Route:
         return self.match is None or bool(self.match(message, ctx))
 
     def distance(self, message_type: type[Any]) -> int | None:
-        """Return how far the nearest class is from that of the message, 0 for the same; None if none fits."""
+        """Return how near the message's class is to a handled class, 0 if equal; None if no class fits."""
         bases = message_type.__mro__
         fitting = [class_ for class_ in self.classes if issubclass(message_type, class_)]
         return min((bases.index(class_) if class_ in bases else len(bases) for class_ in fitting), default=None)
 
 
 def _routes_of(class_: type[Any]) -> Sequence[_Route]:
-    """Return the handlers of a class, those of its bases first; an override stays a handler without a decorator."""
+    """Return the handlers of a class, handlers of base classes first; an override needs no decorator."""
     routes: dict[str, _Route] = {}
     for base in reversed(class_.__mro__):
         for name, function in vars(base).items():

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_int, check_sequence, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
@@ -31,6 +32,7 @@ _log = get_logger(__name__)
 _events = get_logger("agenticx.events")
 
 
+@explain_calls
 class SingleThreadedAgentRuntime:
     """A message runtime in the process and on the event loop of its caller.
 
@@ -38,15 +40,15 @@ class SingleThreadedAgentRuntime:
     are used where present.
 
     Each message is handled in a task of its own, in the `contextvars` context of its sender. At most `queue_size`
-    handlers are at work, not counting those that wait for an answer; the same number of messages waits in the queue. A
-    message waits at most 30 s (of the clock) for room, then it raises `UndeliverableException`.
+    handlers are at work, without handlers that wait for an answer; at most as many messages wait in the queue. A
+    message waits at most 30 s (of the clock) for room, then `UndeliverableException` is raised.
 
     - A cancelled message (by its token, by a cancelled `send_message`, or by `stop`) is not delivered any more, and its
       handler is cancelled; the sender gets CancelledError when the handler has ended, after 0.1 s at the latest.
     - A handler that ends with CancelledError although nobody cancelled it has failed: `UserCodeError`.
-    - What the handler of a published message raises is logged, is an event of the logger `agenticx.events`, and the
-      first such error is raised once, by the next `publish_message` outside of handlers, by `stop_when_idle`, `stop` or
-      `close`; with `ignore_unhandled_exceptions` by none of them.
+    - An error in a handler of a published message is logged, also as an event of the logger `agenticx.events`. The
+      first such error is raised once: by the next `publish_message` outside of handlers, by `stop_when_idle`, `stop` or
+      `close`. With `ignore_unhandled_exceptions` it is only logged.
 
     With `autostart` the first message starts the runtime. Otherwise messages wait for `start` or `process_next`.
     """
@@ -60,6 +62,9 @@ class SingleThreadedAgentRuntime:
         queue_size: int = 10_000,
         clock: Clock | None = None,
     ) -> None:
+        check_int("queue_size", queue_size)
+        if intervention_handlers is not None:
+            check_sequence("intervention_handlers", intervention_handlers, "intervention handlers")
         self._interventions = Interventions(tuple(intervention_handlers or ()))
         self._ignore_errors = ignore_unhandled_exceptions
         self._registry = AgentRegistry(self)
@@ -279,9 +284,10 @@ class SingleThreadedAgentRuntime:
         self._raise_error()
 
     async def stop(self) -> None:
-        """Stop at once: cancel the handlers at work, except for one that calls this, and drop queued messages.
+        """Stop at once: cancel all handlers except the caller's own, and drop queued messages.
 
-        Whoever waits for an answer gets CancelledError. A handler that ignores cancellation is abandoned after 0.1 s.
+        Senders that wait for an answer get CancelledError. A handler that ignores cancellation is abandoned after
+        0.1 s.
         Raises the first error of a published message's handler.
         """
         await self._dispatcher.stop()
@@ -289,7 +295,7 @@ class SingleThreadedAgentRuntime:
         self._raise_error()
 
     async def close(self) -> None:
-        """Stop for good, and call `close` of the agents that have one; raises the first error of all this."""
+        """Stop for good, and call `close` of the agents that have one; raises the first error of these steps."""
         if self._dispatcher.closed:
             return
         self._dispatcher.closed = True

@@ -1,1 +1,1 @@
-"""Chat agents: participants of a team, which can also run alone."""
+"""Chat agents: participants of a team that can also run alone."""

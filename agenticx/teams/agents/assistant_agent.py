@@ -1,8 +1,7 @@
-"""An agent with a model and tools, each of whose answers is a turn of the runtime."""
+"""An agent with a model and tools; each of its answers is a turn of the runtime."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,11 +10,12 @@ import pydantic
 from pydantic import BaseModel
 
 from agenticx import user_code
+from agenticx.argument_types import check_str
+from agenticx.call_errors import explain_calls
 from agenticx.core.agent import Agent
 from agenticx.core.handoff_tools import declared_targets
-from agenticx.core.turn_agents import turn_above
+from agenticx.core.run_agents import find_parent_turn
 from agenticx.errors import AgenticXError
-from agenticx.foreign_text import MATERIAL, frame_lines, one_line
 from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
@@ -46,7 +46,7 @@ from agenticx.teams.agents.assistant_options import (
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
 from agenticx.teams.agents.gates import team_gate
 from agenticx.teams.agents.handoff import Handoff
-from agenticx.teams.agents.heard_messages import model_message, told_context
+from agenticx.teams.agents.messages_for_model import handoff_context, model_message
 from agenticx.teams.agents.protocols import TaskInput, first_of
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
@@ -65,6 +65,7 @@ from agenticx.teams.messages import (
 )
 from agenticx.teams.replay import uncommitted_answer
 from agenticx.tools.base import Tool
+from agenticx.untrusted_text import MATERIAL, frame_lines, one_line
 
 if TYPE_CHECKING:
     from agenticx.sessions.log.events import SessionEvent
@@ -80,6 +81,7 @@ _IDS = pydantic.TypeAdapter(set[str])
 SummaryFormatter = Callable[[FunctionCall, FunctionExecutionResult], str]
 
 
+@explain_calls
 class AssistantAgent(BaseChatAgent):
     """An agent that answers by turns of an `AgentRuntime`, with a conversation of its own.
 
@@ -89,12 +91,12 @@ class AssistantAgent(BaseChatAgent):
     says in one more call without tools. A summary has `tool_call_summary_format` for each result, with `{tool_name}`,
     `{arguments}`, `{result}` and `{is_error}`, or what `tool_call_summary_formatter(call, result)` returns.
 
-    Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has what the model wrote
-    beside its calls and the other results of the round, its metadata the `reason` that the model gave. With
-    `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked before risky
-    calls; by default that of the team, or of the turn in which the agent answers; without any the agent does as an
-    `AgentRuntime` without a gate. Model calls are made within `budget` and those of the teams in which the agent
-    speaks.
+    Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`. Its `context` has the text that the model
+    wrote with its calls and the other results of the round, its metadata the `reason` that the model gave. With
+    `model_client_stream` replies come in chunks too. `metadata` is added to each answer. `confirm_gate` is asked before
+    risky calls, in every permission mode. The default is the gate of the team, or of the turn in which the agent
+    answers; without any gate the agent works as an `AgentRuntime` without a gate. Model calls count in `budget` and in
+    the budgets of the teams in which the agent speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, for a
     `max_tool_iterations` below 1, and for a format with fields that the output does not have.
@@ -126,6 +128,8 @@ class AssistantAgent(BaseChatAgent):
         super().__init__(name, description)
         if (model_client is None) == (llm is None):
             raise ValueError("give either model_client or its alias llm")
+        if system_message is not None:
+            check_str("system_message", system_message)
         check_iterations(max_tool_iterations)
         check_output_content(output_content_type, output_content_type_format)
         own = agent_tools(tools or ())
@@ -152,6 +156,7 @@ class AssistantAgent(BaseChatAgent):
             hooks=hooks,
             settings=settings,
         )
+        self._runtime.agent = replace(self._runtime.agent, confirm_gate=self._own_gate)
         self._session = Session()
         self._unanswered: set[str] = set()  # the ids of the messages since the last answer
         self._uncommitted: Sequence[Event] | None = None  # of an ended turn whose answer nobody has got yet
@@ -159,7 +164,7 @@ class AssistantAgent(BaseChatAgent):
 
     @classmethod
     def of(cls, agent: Agent[Any, Any], settings: Settings | None = None) -> AssistantAgent:
-        """Return a participant that answers as `agent` does; its declared handoffs are those to other participants.
+        """Return a participant that answers as `agent` does, with the agent's declared handoffs to other participants.
 
         Raises ValueError for a name that is no identifier and an output type that is no pydantic model.
         """
@@ -214,8 +219,7 @@ class AssistantAgent(BaseChatAgent):
         Messages that the conversation has already, from an answer that failed or was cancelled, are not repeated.
         Raises `TurnError` if the turn fails and CancelledError within 200 ms of a cancellation.
         """
-        if cancellation_token.is_cancelled():
-            raise asyncio.CancelledError
+        cancellation_token.raise_if_cancelled()
         await wait_for_abandoned_turn(self._session)
         stop = StopSignal()
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
@@ -240,8 +244,7 @@ class AssistantAgent(BaseChatAgent):
             reader.close()
             await turn.aclose()
         end = own_events(events)[-1]
-        if cancellation_token.is_cancelled():
-            raise asyncio.CancelledError
+        cancellation_token.raise_if_cancelled()
         if end.type != "final":
             raise turn_error(events)
         if end.data["reason"] == "handoff":
@@ -254,7 +257,7 @@ class AssistantAgent(BaseChatAgent):
     def _turn(
         self, messages: Sequence[BaseChatMessage], stop: StopSignal, output: OutputType | None
     ) -> AsyncGenerator[Event, None]:
-        """Return the events of the turn that answers the messages: one that has ended already, or one that runs now."""
+        """Return the events of the turn that answers the messages: an ended turn, or a turn that runs now."""
         uncommitted, self._uncommitted = self._uncommitted, None
         new = self._new_messages(messages)
         if uncommitted is not None and not new:
@@ -267,17 +270,17 @@ class AssistantAgent(BaseChatAgent):
         )
 
     def _context(self) -> TurnContext:
-        """Return the context of a turn: below the one in which the code runs, whose gate is asked, if there is one."""
+        """Return the context of a turn: a child turn of the current turn, if any, whose gate is asked."""
         context = TurnContext(
             max_rounds=self._max_rounds,
             on_exhausted=self._on_exhausted,
             budget=current_budget(self._budget),
-            gate=self._own_gate or team_gate(),
+            gate=team_gate(),
         )
-        if (parent := turn_above()) is None:
+        if (parent := find_parent_turn()) is None:
             self._session.inherit(Session(), "default")
             return replace(context, budget=settings_budget(self._runtime.settings, context.budget))
-        self._session.inherit(parent.session, parent.permission_mode)
+        self._session.inherit(parent.session, parent.permissions.mode)
         return replace(context, parent=parent)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
@@ -302,8 +305,8 @@ class AssistantAgent(BaseChatAgent):
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
 
-        Those that it was not sent yet are left out. An answer that was finished, but not reported to the team, is the
-        next one.
+        Messages that the agent was not sent yet are left out. An answer that was finished but not reported to the team
+        becomes the next answer.
         """
         from agenticx.sessions.history.model_history import messages_of_agent  # on first use: it imports the stores
 
@@ -326,7 +329,7 @@ class AssistantAgent(BaseChatAgent):
         await self._runtime.aclose()
 
     def _task_messages(self, task: TaskInput) -> list[BaseChatMessage]:
-        """Return the messages of a task; one that was answered already is a new one, with an id of its own."""
+        """Return the messages of a task; a message that was answered before gets a new id."""
         answered = {message.message_id for message in self._session.all_messages} - self._unanswered
         return [
             message.model_copy(update={"id": new_id("msg")}) if message.id in answered else message
@@ -347,7 +350,7 @@ class AssistantAgent(BaseChatAgent):
 
     def _as_read(self, message: BaseChatMessage) -> list[Message]:
         """Return the message as the model reads it, after its context if it hands over."""
-        context = told_context(message) if isinstance(message, HandoffMessage) else []
+        context = handoff_context(message) if isinstance(message, HandoffMessage) else []
         read = model_message(message)
         marks = tuple(mark for mark in self._refused_elsewhere if mark.message_id == read.message_id)
         return [*context, read.model_copy(update={"refused_files": marks}) if marks else read]

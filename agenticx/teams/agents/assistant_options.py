@@ -11,13 +11,14 @@ from pydantic import BaseModel
 from agenticx.argument_types import check_int, check_sequence
 from agenticx.teams.agents.handoff import Handoff, handoff_tool
 from agenticx.tools.base import Tool
-from agenticx.tools.registry import Toolbox, as_tool
+from agenticx.tools.registry import Toolbox, as_tool, check_tools
 
 __all__ = ["agent_tools", "check_iterations", "check_output_content", "checked_handoffs", "toolbox"]
 
 
 def agent_tools(tools: Sequence[Tool | Callable[..., Any]]) -> list[Tool]:
-    """Return tools made of what an agent was given; ValueError for another kind and for a name twice."""
+    """Return the tools of an agent's `tools` argument; ValueError for another kind and for duplicate names."""
+    check_tools(tools)
     made: list[Tool] = []
     for candidate in tools:
         try:
@@ -31,7 +32,7 @@ def agent_tools(tools: Sequence[Tool | Callable[..., Any]]) -> list[Tool]:
 
 
 def checked_handoffs(handoffs: Sequence[object], tools: Sequence[Tool]) -> dict[str, Handoff]:
-    """Return handoffs by the names of their tools; ValueError for another kind and for a name twice."""
+    """Return handoffs by the names of their tools; ValueError for another kind and for duplicate names."""
     check_sequence("handoffs", handoffs, "names and Handoffs")
     made = [_handoff(candidate) for candidate in handoffs]
     names = [handoff.name for handoff in made]
@@ -66,7 +67,7 @@ def check_iterations(number: int | None) -> None:
 
 
 def check_output_content(content_type: object, text_format: str | None) -> None:
-    """Raise TypeError for a type that is no pydantic model, ValueError for a format of other fields than it has."""
+    """Raise TypeError if the type is not a pydantic model, ValueError if the format has a field that it lacks."""
     if content_type is None:
         return
     if not (isinstance(content_type, type) and issubclass(content_type, BaseModel)):

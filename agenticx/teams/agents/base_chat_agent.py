@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from agenticx import user_code
 from agenticx.argument_types import check_str, check_type
+from agenticx.call_errors import explain_calls
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.errors import CantHandleException
@@ -31,8 +32,8 @@ ItemT = TypeVar("ItemT")
 class BaseChatAgent(ChatAgent):
     """An agent that answers messages: in a team, alone by `run`, or as an actor of a message runtime.
 
-    It keeps what it was sent: each call gives it what is new. `name` must be an identifier, else ValueError;
-    `description` is what a model reads that chooses the next speaker. TypeError for one that is no text.
+    It keeps the messages that it was sent, so each call passes only new messages. A model that chooses the next speaker
+    reads `description`. Raises ValueError if `name` is not an identifier, TypeError if `description` is not a text.
     """
 
     def __init__(self, name: str, description: str) -> None:
@@ -58,7 +59,7 @@ class BaseChatAgent(ChatAgent):
 
     @abstractmethod
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Answer the messages that are new since the last call, which may be none."""
+        """Answer the messages that are new since the last call; there may be none."""
         ...
 
     async def on_messages_stream(
@@ -83,7 +84,7 @@ class BaseChatAgent(ChatAgent):
         return
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the state as a JSON mapping; that of an agent without state is empty."""
+        """Return the state as a JSON mapping, empty for an agent without state."""
         return {}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -95,7 +96,7 @@ class BaseChatAgent(ChatAgent):
         return
 
     async def on_message(self, message: BaseChatMessage, ctx: MessageContext) -> Response:
-        """Answer one message of a message runtime; raises `CantHandleException` for one that is no chat message."""
+        """Answer one message of a message runtime; raises `CantHandleException` if it is not a chat message."""
         if not isinstance(cast("object", message), BaseChatMessage):
             raise CantHandleException(f"{self.name!r} answers chat messages, not a {type(message).__name__}")
         return await self._response([message], ctx.cancellation_token)
@@ -106,6 +107,7 @@ class BaseChatAgent(ChatAgent):
         check_type(f"the result of on_messages of {self.name!r}", response, Response, "a Response")
         return response
 
+    @explain_calls
     async def run_stream(
         self,
         *,
@@ -120,12 +122,12 @@ class BaseChatAgent(ChatAgent):
         """
         given, token = self._task_messages(task), cancellation_token or CancellationToken()
         messages: list[BaseAgentEvent | BaseChatMessage] = []
-        _check(token)
+        token.raise_if_cancelled()
         if output_task_messages:
             messages += given
             for message in given:
                 yield message
-                _check(token)
+                token.raise_if_cancelled()
         stream = self.on_messages_stream(given, token)
         context = copy_context()
         try:
@@ -134,7 +136,7 @@ class BaseChatAgent(ChatAgent):
                 if not isinstance(message, ModelClientStreamingChunkEvent):
                     messages.append(message)
                 yield message
-                _check(token)
+                token.raise_if_cancelled()
         finally:
             if not getattr(stream, "ag_running", False):  # else it ignores its cancellation
                 await stream.aclose()
@@ -145,18 +147,13 @@ class BaseChatAgent(ChatAgent):
         return task_messages(task)
 
 
-def _check(token: CancellationToken) -> None:
-    if token.is_cancelled():
-        raise asyncio.CancelledError
-
-
 async def _next_item(stream: AsyncGenerator[ItemT, None], token: CancellationToken, context: Context) -> ItemT | None:
     """Return the next item, None at the end; raises CancelledError soon after a cancellation that the agent ignores."""
     step = asyncio.create_task(_anext(stream), context=context)
     cancelled = token.link_future(asyncio.get_running_loop().create_future())
     try:
         await asyncio.wait({step, cancelled}, return_when=asyncio.FIRST_COMPLETED)
-        _check(token)
+        token.raise_if_cancelled()
         return step.result()
     finally:
         cancelled.cancel()

@@ -19,5 +19,5 @@ def team_gate() -> ConfirmGate | None:
 
 
 def asked_at(gate: ConfirmGate | None) -> AbstractContextManager[None]:
-    """Let `gate` be that of the team in which the block is at work."""
+    """Make `gate` the gate of the current team in the block."""
     return scoped(_team_gate, gate)

@@ -1,4 +1,4 @@
-"""The model of a turn that calls none."""
+"""The model of a turn without model calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["NoModel"]
 
 
 class NoModel:
-    """A model that answers nothing, for a turn with `work`; its name is that of the team or participant."""
+    """A model that answers nothing, for a turn with `work`; it has the name of the team or participant."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
+from agenticx.call_errors import explain_calls
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
 
@@ -25,7 +26,7 @@ def task_messages(task: TaskInput) -> list[BaseChatMessage]:
     if isinstance(task, BaseChatMessage):
         return [task]
     if not isinstance(cast("object", task), Sequence):
-        raise ValueError(f"a task must be text, a chat message or a list of these messages, not a {type(task)}")
+        raise ValueError(f"a task must be text, a chat message or a list of these messages, not {type(task).__name__}")
     if not task:
         raise ValueError("Task list cannot be empty")
     if not all(isinstance(cast("object", message), BaseChatMessage) for message in task):
@@ -47,6 +48,7 @@ class _Runnable(Protocol):
         cancellation_token: CancellationToken | None = None,
         output_task_messages: bool = True,
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]: ...
+    @explain_calls
     async def run(
         self,
         *,

@@ -35,8 +35,8 @@ T = TypeVar("T")
 class Spending:
     """The tokens and the cost in USD of a run and of its nested teams; the cost is None if a price is unknown.
 
-    `reports` is the number of calls, all of which are made within `budget`. The time runs from the beginning, except
-    while the run waits for a person.
+    `reports` is the number of calls; all of them count in `budget`. The time of the run counts, except while it waits
+    for a person.
     """
 
     def __init__(self, budget: Budget | None = None, clock: Clock | None = None) -> None:
@@ -62,12 +62,12 @@ class Spending:
 
     @property
     def seconds(self) -> float:
-        """The nominal seconds of the run so far, without those in which it waits for a person."""
+        """The nominal seconds of the run so far; time spent waiting for a person does not count."""
         return self._time.spent.seconds
 
     @contextmanager
     def timed(self, on_expiry: Callable[[], None]) -> Generator[None]:
-        """Count the time of the block in the budget; `on_expiry` is called, on the event loop, once that is used up."""
+        """Count the time of the block in the budget; call `on_expiry` on the event loop once the budget is used up."""
         clock = self._started_clock(self.budget, on_expiry)
         try:
             with scoped(CURRENT_CLOCK, clock):
@@ -102,10 +102,10 @@ def waiting_for_person() -> AbstractContextManager[None]:
 
 
 async def within_budgets(speech: Callable[[CancellationToken], Awaitable[T]], token: CancellationToken, what: str) -> T:
-    """Return what a speech returns, and count its time, which no turn does, in the budgets of the runs.
+    """Return the result of a speech that is not a turn, and count its time in the budgets of the runs.
 
-    Once the seconds of one are used up, the speech is cancelled, and so is the token that it gets, which is also
-    cancelled by `token`; then `BudgetExceeded` is raised.
+    Once the seconds of a budget are used up, the speech and its token are cancelled and `BudgetExceeded` is raised. The
+    speech's own token is also cancelled by `token`.
     """
     budget = current_budget()
     if budget is None:
@@ -135,7 +135,7 @@ async def within_budgets(speech: Callable[[CancellationToken], Awaitable[T]], to
 
 
 def current_budget(own: Budget | None = None) -> Budget | None:
-    """Return the budget of the calls that are made now: the budgets of the current runs joined with `own`."""
+    """Return the budget for calls made now: the budgets of the current runs joined with `own`."""
     return Budget.joined(own, *(spending.budget for spending in _current.get()))
 
 
@@ -146,7 +146,7 @@ def report_usage(usage: Usage) -> None:
 
 
 def report_uncounted(messages: Sequence[TeamRecord]) -> None:
-    """Report calls that an agent made by itself, of which its messages name the tokens, to the runs of the code."""
+    """Report calls that an agent made by itself, with the tokens that its messages name, to the current runs."""
     used = [message.models_usage for message in messages if message.models_usage is not None]
     if (usage := sum(used, RequestUsage())) == RequestUsage():
         return

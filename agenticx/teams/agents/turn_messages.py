@@ -28,7 +28,9 @@ __all__ = ["TurnMessages"]
 
 
 class TurnMessages:
-    """The messages of one turn; `calls` and `results` are those of its last round, `texts` those beside all its calls.
+    """The messages of one turn.
+
+    `calls` and `results` are of its last round; `texts` has the texts that came with calls, of all rounds.
 
     With `streams` the text of a reply comes in chunks too.
     """
@@ -95,7 +97,7 @@ class TurnMessages:
             yield ThoughtEvent(content=text, source=self._source)
 
     def _announced(self, data: ToolCallData) -> Iterator[BaseAgentEvent]:
-        """Yield the text and the calls of the reply of which `data` announces the first call."""
+        """Yield the text and the calls of a reply; `data` announces its first call."""
         if any(call.id == data["tool_call_id"] for call in self.calls):
             return
         reply = self._announcing_reply(data)
@@ -106,7 +108,7 @@ class TurnMessages:
         yield ToolCallRequestEvent(content=list(reply.tool_calls), models_usage=self.take_usage(), source=self._source)
 
     def _announcing_reply(self, data: ToolCallData) -> AssistantMessage:
-        """Return the reply with all calls of the round of which `data` announces the first."""
+        """Return the reply with all calls of its round; `data` announces the first call."""
         for message in reversed(self._session.messages):
             if isinstance(message, AssistantMessage) and any(
                 call.id == data["tool_call_id"] for call in message.tool_calls
@@ -117,7 +119,7 @@ class TurnMessages:
 
 
 class _OpenRequests:
-    """The requests of a turn to a person, confirmations and questions, whose answers the turn waits for."""
+    """The unanswered requests of a turn to a person: confirmations and questions."""
 
     def __init__(self) -> None:
         self._waits: dict[str, ExitStack] = {}

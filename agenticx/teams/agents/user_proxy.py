@@ -9,6 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
+from agenticx.argument_types import check_callable
+from agenticx.call_errors import explain_calls
+from agenticx.core.handoff_tools import handoff_message
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.runtime import (
@@ -53,18 +56,22 @@ InputFunction = Callable[..., str | Awaitable[str]]
 
 
 class UserInputFailed(AgenticXError, RuntimeError):
-    """A person that could not be asked."""
+    """Raised if the person could not be asked."""
 
 
+@explain_calls
 class UserProxyAgent(BaseChatAgent):
     """A participant whose answers a person gives, through `input_func(prompt)` or `(prompt, cancellation_token)`.
 
-    The function is plain, and then runs in a thread, or async. Without one the person is asked as by the tool
-    `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal; if
-    standard input is a pipe or a file, its next line is the answer. After a restart the question in a stored session
-    waits on and can be answered: a configured team goes on by itself then, a team of the application's own once its
-    `run` is called again on that session, without a task. After a handoff to this agent the answer hands back to its
-    source. Without an answer it says that there is none.
+    The function is async, or plain and then runs in a thread. Without a function the person is asked as by the tool
+    `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal. If
+    standard input is a pipe or a file, its next line is the answer.
+
+    A question in a stored session can still be answered after a restart. A configured team then goes on by itself; a
+    team of the application's own goes on once its `run` is called again on that session, without a task.
+
+    After a handoff to this agent the answer hands back to the handoff's source. If the person does not answer, the
+    message says so.
     """
 
     def __init__(
@@ -76,6 +83,8 @@ class UserProxyAgent(BaseChatAgent):
         settings: Settings | None = None,
     ) -> None:
         super().__init__(name, description)
+        if input_func is not None:
+            check_callable("input_func", input_func, "a function of the prompt")
         self._input = input_func
         self._settings = settings
         self._terminal = SyncConfirmGate()
@@ -97,8 +106,7 @@ class UserProxyAgent(BaseChatAgent):
         Raises `UserInputFailed` if `input_func` does, `TurnError` if the turn of the question fails, and RuntimeError
         if the last message hands over to someone else.
         """
-        if cancellation_token.is_cancelled():
-            raise asyncio.CancelledError
+        cancellation_token.raise_if_cancelled()
         handoff = messages[-1] if messages and isinstance(messages[-1], HandoffMessage) else None
         if handoff is not None and handoff.target != self.name:
             raise RuntimeError(f"the last message hands over to {handoff.target!r}, not to {self.name!r}")
@@ -130,7 +138,7 @@ class UserProxyAgent(BaseChatAgent):
     async def _question_turn(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken, events: list[Event]
     ) -> AsyncGenerator[BaseAgentEvent, None]:
-        """Ask in a turn, whose answer is the person's, append its events to `events`, and yield its messages.
+        """Ask in a turn that ends with the person's answer, append its events to `events`, and yield its messages.
 
         Raises CancelledError if the token is cancelled.
         """
@@ -153,27 +161,26 @@ class UserProxyAgent(BaseChatAgent):
             unlink()
             reader.close()
             await turn.aclose()
-        if token.is_cancelled():
-            raise asyncio.CancelledError
+        token.raise_if_cancelled()
 
     def _runtime(self) -> AgentRuntime:
         return AgentRuntime(NoModel(self.name), self._terminal, settings=self._settings)
 
     def _context(self, question: str) -> TurnContext:
-        """Return the context of a turn that asks: below the one in which the code runs, if there is one."""
+        """Return the context of a turn that asks: a child turn of the current turn, if any."""
 
         async def ask(turn: Turn) -> str:
             answer = await ask_person(question)
             return answer.answer or _NOT_ANSWERED[answer.by]
 
         parent = current_turn()
-        if parent is None or not parent.accepts_children:
+        if parent is None or not parent.children.is_open:
             return TurnContext(work=ask, gate=team_gate())
-        own_gate = None if parent.gate.is_given else self._terminal
+        own_gate = None if parent.permissions.gate.is_given else self._terminal
         return TurnContext(work=ask, parent=parent, gate=team_gate() or own_gate)
 
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None:
-        """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""
+        """Go on from a session's log; an answer that was not reported to the team becomes the next answer."""
         self._uncommitted = uncommitted_answer(events, self.name)
         self._heard = {message.id for message in heard}
 
@@ -205,7 +212,7 @@ _NOT_ANSWERED: Mapping[AnsweredBy, str] = {
 
 
 def _prompt(handoff: HandoffMessage | None) -> str:
-    """Return the prompt for a function: who has handed over to the person with which words, if anybody has."""
+    """Return the prompt for a function: the handoff to the person and its text, if there was one."""
     told: list[str] = []
     if handoff is not None:
         said = _shortened(handoff.said)
@@ -214,10 +221,18 @@ def _prompt(handoff: HandoffMessage | None) -> str:
 
 
 def _question(messages: Sequence[BaseChatMessage]) -> str:
-    """Return the question to the person: what was said last, and that it is their turn."""
+    """Return the question to the person: the last message, and that it is their turn."""
     shown = messages[-2:] if messages and isinstance(messages[-1], HandoffMessage) else messages[-1:]
-    said = [f"{message.source}: {_indented(_shortened(message.to_transcript_text()))}" for message in shown]
+    told = [(message.source, text) for message in shown if (text := _told(message))]
+    said = [f"{source}: {_indented(_shortened(text))}" for source, text in told]
     return "\n\n".join([*said, "It is your turn to speak."])
+
+
+def _told(message: BaseChatMessage) -> str:
+    """Return what a message tells the person: of a handoff not the sentence that is meant for a model."""
+    if isinstance(message, HandoffMessage) and message.content == handoff_message(message.target):
+        return "\n".join(filter(None, [message.said, message.metadata.get("reason")]))
+    return message.to_transcript_text()
 
 
 def _indented(text: str) -> str:
@@ -234,7 +249,8 @@ def _shortened(text: str) -> str:
 def _with_token(function: InputFunction, token: CancellationToken) -> InputFunction:
     """Return a function of the prompt alone: `function` with the token, if it has a parameter for it.
 
-    That is one called `cancellation_token` or annotated with `CancellationToken`, or a second one without a default.
+    The parameter is named `cancellation_token`, annotated with `CancellationToken`, or the second one without a
+    default.
     """
     try:
         parameters = [*inspect.signature(function).parameters.values()]

@@ -32,9 +32,9 @@ __all__ = ["TeamParts", "build_team", "check_parts", "with_problems"]
 class TeamParts:
     """The parts of a session that its team uses.
 
-    `models` finds a model by name and raises an `AgenticXError` for an unknown one; `model` is that of agents without
-    a name of one. `tools` are those from which agents name theirs. `instructions` follow the system message of each
-    agent. `hooks` run in every speech of one.
+    `models` finds a model by name and raises an `AgenticXError` for an unknown name; `model` is the default model of
+    agents. Agents choose from `tools` by name. `instructions` follow the system message of each agent. `hooks` run in
+    every speech of an agent.
     """
 
     model: ChatModel
@@ -60,7 +60,7 @@ def check_parts(name: str, config: TeamConfig, models: Callable[[str], object], 
 def with_problems(
     teams: Iterable[ConfiguredTeam], models: Callable[[str], object], tools: Iterable[Tool]
 ) -> list[ConfiguredTeam]:
-    """Return the teams, with its problem for each one that a session with these models and tools cannot run."""
+    """Return the teams; a team that a session with these models and tools cannot run gets a `problem`."""
     toolbox = Toolbox(tools)
     return [replace(team, problem=team.problem or _problem(team, models, toolbox)) for team in teams]
 

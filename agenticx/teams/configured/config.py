@@ -41,7 +41,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class _Participant(ConfigTable):
-    """A participant; its name is the agent's in events, its description what the model reads that chooses speakers."""
+    """A participant; its name is the agent id in events, a selector's model reads its description."""
 
     name: Annotated[_Text, Field(max_length=_MAX_NAME_CHARS)]
     description: _Text | None = None

@@ -8,15 +8,15 @@ __all__ = ["TeamConfigError", "TeamUnavailable", "UnknownTeam"]
 
 
 class TeamConfigError(SettingsError):
-    """A configured team that cannot be used; the message names the file, the field and what would be right."""
+    """Raised for a configured team that cannot be used; the message names the file, the field and a correct value."""
 
 
 class UnknownTeam(TeamConfigError):
-    """A name that no configured team has; the message names those that there are."""
+    """Raised for a name that no configured team has; the message lists the existing teams."""
 
 
 class TeamUnavailable(WorkFailed):
-    """A turn whose team cannot run now, because its file is gone, has a problem, or does not fit the session."""
+    """Raised for a turn whose team cannot run, as its file is gone, has a problem, or does not fit the session."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="team_unavailable")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from agenticx.config_files.named import NamedFile, NamedFiles
@@ -14,15 +15,15 @@ from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 __all__ = ["ConfiguredTeam", "TeamFiles", "TeamItem", "team_item"]
 
 ConfiguredTeam = NamedFile[TeamConfig]
-"""A team of a file; `problem` says why it cannot be used, `config` is None if that is the file itself."""
+"""A team of a file; `problem` says why it cannot be used, `config` is None if the file cannot be read."""
 
 
 class ParticipantItem(TypedDict):
     """A participant of a team: an agent (`assistant`), or the user."""
 
-    name: str
-    kind: Literal["assistant", "user"]
-    description: str | None
+    name: Annotated[str, Field(description="The name of the participant.")]
+    kind: Annotated[Literal["assistant", "user"], Field(description="`user`: the user speaks for it.")]
+    description: Annotated[str | None, Field(description="What it is for; null if the file does not say.")]
 
 
 class TeamItem(TypedDict):
@@ -31,12 +32,17 @@ class TeamItem(TypedDict):
     `origin` is `user` for a file in AGX_HOME/teams, else `packaged`.
     """
 
-    name: str
-    kind: Literal["round_robin", "selector", "swarm"] | None
-    description: str | None
-    participants: list[ParticipantItem]
-    origin: Literal["user", "packaged"]
-    problem: str | None
+    name: Annotated[str, Field(description="The name of the file without its ending.")]
+    kind: Annotated[
+        Literal["round_robin", "selector", "swarm"] | None,
+        Field(description="How the next speaker is chosen; null if the file cannot be used."),
+    ]
+    description: Annotated[str | None, Field(description="What the team is for; null if the file does not say.")]
+    participants: Annotated[list[ParticipantItem], Field(description="The participants, in the order of the file.")]
+    origin: Annotated[
+        Literal["user", "packaged"], Field(description="Where the file is: in the home folder, or in the package.")
+    ]
+    problem: Annotated[str | None, Field(description="Why the file cannot be used; null if it can.")]
 
 
 def team_item(team: ConfiguredTeam) -> TeamItem:

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_int, checked_text
+from agenticx.argument_types import check_int, check_sequence, checked_text
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.errors import AgenticXError, UserCodeError
@@ -58,11 +59,12 @@ if TYPE_CHECKING:
 __all__ = ["BaseGroupChat"]
 
 _STUCK_REPEATS = 3
-_CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
+_CLOSING_ITERATIONS = 4  # iterations after which the event loop has begun to close a dropped generator
 
 _log = get_logger(__name__)
 
 
+@explain_calls
 class BaseGroupChat(Team):
     """A team whose participants speak one after the other; a subclass chooses the next one by `_select_speaker`:
 
@@ -72,17 +74,17 @@ class BaseGroupChat(Team):
 
     `participants` are agents, such as an `Agent`, or teams, with unique names. A run ends by `termination_condition` or
     after `max_turns` speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each
-    speech is a message of that message runtime. `custom_message_types` are types of messages that the tasks and
-    participants use besides those of `agenticx.teams` and the `StructuredMessage` that participants produce. With
-    `emit_team_events` the choice of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked
-    about risky calls of agents that have none of their own, also those of inner teams without one. All model calls of
-    all runs are made within `budget`, and those of one run within the settings' budget of a turn; once the seconds are
-    used up the speech ends, and no other begins.
+    speech is a message of that message runtime. `custom_message_types` are the application's own types of messages;
+    the types of `agenticx.teams` and the `StructuredMessage` of participants are always known. With `emit_team_events`
+    the choice of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of
+    agents without a gate, also in inner teams without a gate. All model calls of all runs count in `budget`, the calls
+    of one run also in the settings' budget of a turn. Once the seconds are used up, the speech ends and no other
+    begins.
 
-    With a `session`, which is one in memory or the id of one of an open hub, each run is a turn of it, and so is each
-    speech of an `AssistantAgent`, below that one; the first run goes on from what the session's log has of the team:
-    without a task in the turn that waits for a person since an earlier process, if there is one; a run with a task ends
-    that turn as interrupted.
+    With a `session`, a `Session` in memory or the id of a stored one in an open hub, each run is a turn of the session,
+    and each speech of an `AssistantAgent` a child turn of it. The first run goes on from the team's events in the
+    session's log. Without a task it goes on in the turn that waits for a person since an earlier process, if there is
+    one; a run with a task ends that turn as interrupted.
 
     Raises ValueError and TypeError for participants and limits that cannot be used.
     """
@@ -108,6 +110,7 @@ class BaseGroupChat(Team):
             check_int("max_turns", max_turns)
             if max_turns < 1:
                 raise ValueError(f"max_turns must be at least 1, not {max_turns}")
+        check_sequence("participants", participants, "agents and teams")
         members = [AssistantAgent.of(one, settings) if isinstance(one, Agent) else one for one in participants]
         self.check_participants(members)
         self._participants = members
@@ -129,7 +132,7 @@ class BaseGroupChat(Team):
         self._turns = TeamTurns(self._name, session, settings)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
-        self._catching_up = asyncio.Lock()  # held by a start that reads the log, so that no other one begins meanwhile
+        self._catching_up = asyncio.Lock()  # held while a start reads the log, so that no other start begins
         self._selected: str | None = None  # the speaker of a speech in the log that was not finished
         self._refused_elsewhere: Sequence[RefusedFile] = ()
         self.unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
@@ -149,11 +152,11 @@ class BaseGroupChat(Team):
 
     @property
     def message_types(self) -> Sequence[type[BaseChatMessage | BaseAgentEvent]]:
-        """The types of messages that the team uses besides those that every team does."""
+        """The types of messages that the team accepts in addition to the types of `agenticx.teams`."""
         return self._types.custom
 
     def add_message_types(self, types: Sequence[type[BaseChatMessage | BaseAgentEvent]]) -> None:
-        """Accept further types of messages, in inner teams too, which are sent what other participants say."""
+        """Accept further types of messages, in inner teams too, since inner teams get the messages of others."""
         self._types.add(types)
         for team in self._inner:
             team.add_message_types(types)
@@ -181,6 +184,7 @@ class BaseGroupChat(Team):
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
+    @explain_calls
     async def run_stream(
         self,
         *,
@@ -221,13 +225,13 @@ class BaseGroupChat(Team):
 
     async def _begin(self, task: Sequence[BaseChatMessage], token: CancellationToken) -> TeamRun:
         """Return a new run on a task, with which the team is busy from now on; raises as `run_stream` does."""
-        _check(token)
+        token.raise_if_cancelled()
         await self._wait_for_abandoned_run()
         await self._catch_up(goes_on=not task)
         if self._running is not None:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         self.check_start(self._transcript, task)
-        _check(token)
+        token.raise_if_cancelled()
         condition = None if self._condition is None else ConditionRun(self._condition)
         run = self._running = TeamRun(
             condition=condition, spending=Spending(self._turns.budget(self._budget), self._clock)
@@ -246,8 +250,8 @@ class BaseGroupChat(Team):
     async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[SessionEvent]) -> WorkResult:
         """Run the team as the `work` of `turn`, see `TurnContext`; the answer is the text of its last message.
 
-        `events` is what the session's log has of teams. A run that the turn began in an earlier process goes on, with
-        the task that it had; else as `run_stream` does.
+        `events` are the events of teams in the session's log. If the turn began a run in an earlier process, that run
+        goes on with its own task; otherwise a run begins as with `run_stream`.
         """
         earlier, self._turns.own_turn = self.restore(events), turn
         before: Sequence[Speaking] = ()
@@ -263,15 +267,15 @@ class BaseGroupChat(Team):
     def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[Speaking] | None:
         """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
 
-        Returns None if there is a message in `task` that the last run was not given.
+        Returns None if `task` has a message that is not in the last run's task.
         """
         self._interrupted = earlier = self._transcript.last_run(task)
         return None if earlier is None else earlier.said
 
     async def _catch_up(self, *, goes_on: bool = False) -> None:
-        """Go on from what the session's log has more than the team knows, such as a rewind, unless the team runs.
+        """Read the events of the session's log that the team does not know, such as a rewind, unless the team runs.
 
-        A run that `goes_on` goes on in the turn that waits for a person since an earlier process, if there is one.
+        A run that `goes_on` does so in the turn that waits for a person since an earlier process, if there is one.
         """
         async with self._catching_up:
             if self._running is not None:
@@ -351,7 +355,7 @@ class BaseGroupChat(Team):
         return True
 
     async def _next_speaker(self, run: TeamRun, turn: TeamTurn) -> str | None:
-        """Return who speaks next: the speaker whose speech was interrupted, or the one that is chosen now, if any."""
+        """Return the next speaker: the speaker of an interrupted speech, or the speaker chosen now, if any."""
         name, self._selected = self._selected, None
         if name is not None and run.continues:
             return name
@@ -396,7 +400,7 @@ class BaseGroupChat(Team):
         self._refused_elsewhere = tuple(marks)
 
     async def _speak(self, run: TeamRun, turn: TeamTurn, participant: Participant) -> None:
-        """Have a participant speak. What it says counts once it is finished, before its last message is shown."""
+        """Have a participant speak. Its speech counts once it is finished, before its last message is shown."""
         said: list[Speaking] = []
         sent, reports = len(self._transcript), run.spending.reports
 
@@ -467,7 +471,7 @@ class BaseGroupChat(Team):
             await call_all(self._members, self.name, "on_reset", lambda one: one.reset(CancellationToken()))
 
     async def pause(self) -> None:
-        """Pause the participants, also one that is at work; no further speech begins before `resume`."""
+        """Pause the participants, including the current speaker; no further speech begins before `resume`."""
         self._unpaused.clear()
         await call_all(self._members, self.name, "on_pause", lambda one: one.pause(CancellationToken()))
 
@@ -539,8 +543,3 @@ class BaseGroupChat(Team):
         await self._wait_for_abandoned_run()
         if self._running is not None:
             raise RuntimeError(f"The team is running; it must be stopped before it can {purpose}.")
-
-
-def _check(token: CancellationToken) -> None:
-    if token.is_cancelled():
-        raise asyncio.CancelledError

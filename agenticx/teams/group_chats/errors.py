@@ -16,10 +16,10 @@ __all__ = ["TeamError"]
 
 
 class TeamError(WorkFailed, RuntimeError):
-    """A run that ended because a participant, a condition or a selector failed; its cause is what was raised.
+    """Raised if a participant, a condition or a selector failed and ended the run; `__cause__` is its error.
 
-    `participant` is the name of the one that failed, None for a condition or a selector. `code` is that of the cause,
-    such as `provider.auth`; it is `hook_failed` for a failure of the application's own code.
+    `participant` is the name of the failed participant, None for a condition or a selector. `code` is the error code of
+    the cause, such as `provider.auth`; it is `hook_failed` for a failure of the application's own code.
     """
 
     def __init__(

@@ -47,9 +47,9 @@ def digests_in(messages: Iterable[Message]) -> set[str]:
 def logged_message(message: BaseAgentEvent | BaseChatMessage, stored: Callable[[], Collection[str]]) -> dict[str, Any]:
     """Return a message as JSON for the log.
 
-    Each attachment whose digest is in what `stored` returns is `{name, media_type, size, sha256}`, without its content;
-    any other one is whole. Attachments are where they are in a `MultiModalMessage` and in a `HandoffMessage`, whatever
-    the type of the message. `stored` is called only if there are any.
+    An attachment whose digest is among the digests that `stored` returns becomes `{name, media_type, size, sha256}`;
+    any other attachment keeps its content. Messages of all types have attachments in the fields in which a
+    `MultiModalMessage` and a `HandoffMessage` have them. `stored` is called only if there are any.
     """
     data = dict(message.dump())
     if not any(map(_is_whole, _parts(data))):
@@ -65,7 +65,7 @@ def logged_message(message: BaseAgentEvent | BaseChatMessage, stored: Callable[[
 
 
 def named_digests(events: Iterable[SessionEvent]) -> set[str]:
-    """Return the digests of the attachments that events of a team name."""
+    """Return the digests of attachments without content in events of a team."""
     messages = [entry.event.data["message"] for entry in events if isinstance(entry.event, TeamMessageEvent)]
     return {part["sha256"] for message in messages for part in _parts(message) if _is_named(part)}
 
@@ -73,7 +73,7 @@ def named_digests(events: Iterable[SessionEvent]) -> set[str]:
 def with_contents(events: Sequence[SessionEvent], attachments: Iterable[Attachment]) -> list[SessionEvent]:
     """Return events of a team with the contents of the attachments that they name.
 
-    One whose content is missing is named in the text of its message instead, and in the log.
+    If a content is missing, the text of the message names the attachment instead, and a warning is logged.
     """
     contents = {attachment.digest: attachment.data for attachment in attachments}
     return [_with_contents(entry, contents) for entry in events]
@@ -90,7 +90,7 @@ def _parts(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _with_parts(message: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a message with its `_parts` changed; an attachment that becomes a text is part of that of its row."""
+    """Return a message with its `_parts` changed; an attachment that becomes a text is added to its row's text."""
     changed = dict(message)
     if content := _list_in(message, "content"):
         changed["content"] = [change(part) for part in content]
@@ -143,7 +143,7 @@ def _with_contents(entry: SessionEvent, contents: Mapping[str, str]) -> SessionE
 
 
 def _content(part: Any, contents: Mapping[str, str]) -> Any:
-    """Return an attachment that is named with its content, or its name if that is missing, and others as they are."""
+    """Return an attachment with its content, or its name if the content is missing; return other parts unchanged."""
     if not _is_named(part):
         return part
     if (data := contents.get(part["sha256"])) is None:

@@ -48,13 +48,13 @@ _NOT_IN_A_TYPE = re.compile(r"[^\w.-]")  # the characters that the type of an ac
 
 
 class Emit(Protocol):
-    """The receiver of the messages of a speech, one at a time; those that are `shown` already are not shown again."""
+    """The receiver of the messages of a speech, one at a time; `shown` is True if a message was shown before."""
 
     async def __call__(self, message: BaseAgentEvent | BaseChatMessage, /, *, shown: bool = False) -> None: ...
 
 
 class Participant(Protocol):
-    """An agent or a team as a participant; one that `counts_its_time` in budgets does so by turns."""
+    """An agent or a team as a participant; with `counts_its_time` its turns count its time in budgets."""
 
     counts_its_time: bool
 
@@ -107,7 +107,7 @@ class Continuable(Protocol):
 
 @runtime_checkable
 class Restorable(Protocol):
-    """An agent or a team that can go on from a session's log: of an agent, the turns of its team and those below."""
+    """An agent or a team that can go on from a session's log; an agent gets the events of its team's turns."""
 
     def restore(self, events: Sequence[SessionEvent], heard: Sequence[BaseChatMessage]) -> None: ...
 
@@ -166,8 +166,8 @@ class _AgentParticipant:
 class _InnerMessages:
     """The messages of a run of an inner team on their way to the outer one.
 
-    The last chat message so far, which may be the answer, is held, and what follows it; `shown` are the ids of those
-    that were emitted.
+    The last chat message so far, which may be the answer, is held back with the messages after it. `shown` has the ids
+    of emitted messages.
     """
 
     def __init__(self, emit: Emit, shown: set[str]) -> None:
@@ -200,7 +200,7 @@ class _InnerMessages:
 class _TeamParticipant:
     """A team as a participant: the last chat message of its run is its answer.
 
-    A speech that was not finished is a run that goes on: what was said in it is not said again.
+    An unfinished speech is a run that goes on: its messages are not emitted again.
     """
 
     def __init__(self, team: Team) -> None:
@@ -255,14 +255,14 @@ class _TeamParticipant:
 def _no_message(name: str, stop_reason: str | None) -> TextMessage:
     """Return the speech of a team whose run ended before anybody spoke.
 
-    Its text is not the reason, which may have the very words that end the run of the outer team.
+    Its text is not the reason of the end: the reason may have the words that end the run of the outer team.
     """
     metadata = {} if stop_reason is None else {"stop_reason": stop_reason}
     return TextMessage(content="(no message)", source=name, metadata=metadata)
 
 
 def checked_participants(members: Sequence[ChatAgent | Team]) -> dict[str, Participant]:
-    """Return participants by name; ValueError without any and for names that cannot be used, TypeError for others."""
+    """Return participants by name; ValueError for none or an unusable name, TypeError for anything else."""
     made = [_participant(member) for member in members]
     names = [participant.name for participant in made]
     if not names:
@@ -296,7 +296,7 @@ async def call_all(
 
 
 def produced_types(members: Sequence[ChatAgent | Team]) -> list[type[BaseChatMessage | BaseAgentEvent]]:
-    """Return the types besides those of every team: structured messages of agents, and all those of inner teams."""
+    """Return the additional types of messages: structured messages of agents, and all types of inner teams."""
     types: list[type[BaseChatMessage | BaseAgentEvent]] = []
     for member in members:
         if isinstance(member, ChatAgent):

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_int, checked_text
+from agenticx.argument_types import check_callable, check_int, checked_text
+from agenticx.call_errors import explain_calls
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, TextDelta, receive_reply
@@ -52,6 +53,7 @@ SelectorFunction = Callable[[Sequence[Speaking]], str | Awaitable[str | None] | 
 CandidateFunction = Callable[[Sequence[Speaking]], Sequence[str] | Awaitable[Sequence[str]]]
 
 
+@explain_calls
 class SelectorGroupChat(BaseGroupChat):
     """A team in which a model chooses the next speaker by one call.
 
@@ -116,6 +118,9 @@ class SelectorGroupChat(BaseGroupChat):
         self._prompt = checked_text("selector_prompt", selector_prompt, _PROMPT)
         self._repeats = allow_repeated_speaker
         self._attempts = max_selector_attempts
+        for option, function in {"selector_func": selector_func, "candidate_func": candidate_func}.items():
+            if function is not None:
+                check_callable(option, function, "a function of the messages")
         self._selector = selector_func
         self._candidates = candidate_func
         self._streams = model_client_streaming and self._emits_events
@@ -173,7 +178,7 @@ class SelectorGroupChat(BaseGroupChat):
         return "names none of the roles"
 
     def _question(self, candidates: Sequence[str]) -> Iterator[Message]:
-        """Yield the prompt, filled in; one without placeholders comes before the built-in one as the system message."""
+        """Yield the filled-in prompt; one without placeholders becomes the system message before the built-in one."""
         values = {
             "{roles}": "\n".join(f"{name}: {self._members[name].description}".strip() for name in self._members),
             "{participants}": str([*candidates]),
@@ -188,9 +193,9 @@ class SelectorGroupChat(BaseGroupChat):
     async def _reply(self, messages: Sequence[Message]) -> str:
         """Return the text of one model call."""
         turn, builder, model = current_turn(), ReplyBuilder(), self._model
-        budget = Budget.joined(current_budget(), None if turn is None else turn.budget)
+        budget = Budget.joined(current_budget(), None if turn is None else turn.usage.budget)
         if budget is not None:
-            model = BudgetedModel(model, budget, (lambda _: None) if turn is None else turn.add_unreported)
+            model = BudgetedModel(model, budget, (lambda _: None) if turn is None else turn.usage.add_unreported)
 
         async def take(batch: Sequence[Delta]) -> None:
             builder.add(*batch)
@@ -208,7 +213,7 @@ class SelectorGroupChat(BaseGroupChat):
             for usage in (*builder.failed_usages, builder.usage):
                 report_usage(usage)
                 if turn is not None:
-                    turn.record_usage(usage, self._model.name)
+                    turn.usage.record(usage, self._model.name)
         text = builder.reply().text
         if self._streams:
             await self._emit(SelectorEvent(content=text, source=self.name))

@@ -36,7 +36,7 @@ class _Word(NamedTuple):
 
 @dataclass(slots=True)
 class _Names:
-    """Candidates that begin with the same words: those without further ones, and the others by the next one."""
+    """A node of a tree of names by words: candidates that end here, and child nodes by the next word."""
 
     alike: list[str] = field(default_factory=list[str])
     longer: dict[str, _Names] = field(default_factory=lambda: dict[str, _Names]())
@@ -68,7 +68,7 @@ def named_candidates(text: str, candidates: Sequence[str]) -> list[str]:
 
 
 def _longest_name(words: Sequence[_Word], at: int, known: _Names) -> tuple[Sequence[str], int]:
-    """Return the candidates with the longest name that begins at a word, and the index behind it or that word."""
+    """Return the candidates with the longest name that begins at a word, and the index after the name or the word."""
     found, found_end = list[str](), at
     if words[at].is_attached:
         return found, at + 1
@@ -106,7 +106,7 @@ def _by_words(candidates: Sequence[str]) -> _Names:
 
 
 def _as_written(alike: Sequence[str], text: str, words: Sequence[_Word]) -> Sequence[str]:
-    """Return those of the candidates with the same words whose case and separators are written, else all."""
+    """Return the candidates whose case and separators match the text exactly; all if there is none."""
     start, end = words[0].start, words[-1].end
     left, right = start, end  # of the underscores around it too
     while left > 0 and text[left - 1] == "_":

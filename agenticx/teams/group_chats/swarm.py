@@ -23,9 +23,9 @@ __all__ = ["Swarm"]
 class Swarm(BaseGroupChat):
     """A team of agents in which the target of the last `HandoffMessage` speaks.
 
-    Without any, who spoke last goes on; the first agent begins. After a handoff to no participant, such as a person, a
-    run needs a task that hands over to one, else ValueError. The options are those of `BaseGroupChat`; TypeError for a
-    team as participant.
+    Without a handoff the last speaker goes on; the first agent begins. After a handoff to somebody who is not a
+    participant, such as a person, a run needs a task that hands over to a participant, else it raises ValueError. The
+    options are as for `BaseGroupChat`; TypeError for a team as participant.
     """
 
     def check_participants(self, participants: Sequence[object]) -> None:
@@ -42,7 +42,7 @@ class Swarm(BaseGroupChat):
             )
 
     def task_in_session(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
-        """Hand what the user says back to the agent that handed over to a person outside of the team."""
+        """Return the user's message as a handoff to the agent that handed over to a person outside of the team."""
         handoff = _last_handoff(transcript.messages)
         if handoff is None or handoff.target in self._members:
             return task

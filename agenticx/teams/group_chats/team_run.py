@@ -96,7 +96,7 @@ class TeamRun:
         self.unlink = token.add_callback(self.token.cancel)
 
     def end(self) -> None:
-        """Obey the token no more, and wake those that wait for the end."""
+        """Detach from the token, and wake the waiters for the end of the run."""
         if self.unlink is not None:
             self.unlink()
         self.ended.set()
@@ -110,7 +110,7 @@ class TeamRun:
         self.token.cancel()
 
     def check(self) -> None:
-        """Raise CancelledError if the run was cancelled, also if a participant ignored that."""
+        """Raise CancelledError if the run was cancelled, even if a participant ignored the cancellation."""
         if self.token.is_cancelled():
             self.cancel()  # in another thread: the event loop will learn of it later
             raise asyncio.CancelledError

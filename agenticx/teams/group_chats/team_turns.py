@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
-_ENDING_SECONDS = 3.0  # for the end of a turn that was stopped, before the next one of the team begins
-_LAST_EVENTS = 20  # of a session: those in which the end of a turn is that has just ended
+_ENDING_SECONDS = 3.0  # to wait for the end of a stopped turn before the next turn of the team begins
+_LAST_EVENTS = 20  # of a session, among which the end of its last turn is
 
 Work = Callable[["TeamTurn"], Awaitable[WorkResult]]
 
 
 class TeamTurn:
-    """The turn of one run, None where the team has no session and does not run below another turn."""
+    """The turn of one run; None for a team without a session that runs outside of turns."""
 
     def __init__(self, team: str, turn: Turn | None, stop: Callable[[], object]) -> None:
         self._team = team
@@ -66,7 +66,7 @@ class TeamTurn:
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
         """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all.
 
-        Of attachments that the user's messages have too, it has the names.
+        An attachment that a message of the user has too is stored by its name.
         """
         for message in messages if self._turn is not None else ():
             self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message, self._stored)})
@@ -81,10 +81,7 @@ class TeamTurn:
 
     def _stored(self) -> set[str]:
         """Return the digests of the attachments of the session's messages."""
-        turn = self._turn
-        while turn is not None and turn.context.parent is not None:
-            turn = turn.context.parent
-        return set() if turn is None else digests_in(turn.session.all_messages)
+        return set() if self._turn is None else digests_in(self._turn.lineage.root.session.all_messages)
 
     def _emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if self._turn is not None:
@@ -101,10 +98,13 @@ def task_message(message: UserMessage) -> BaseChatMessage:
 class TeamTurns:
     """The turns of a team's runs.
 
-    They are turns of its `session`, which is one in memory, or the id of one of an open hub. Where the code runs in a
-    turn already, such as that of a team with a nested one, they are its child turns, but for a turn of another session
-    than the one that is named. Else there are none. Where the run is the whole work of a turn, `own_turn`, it needs no
-    other. TypeError for another `session`.
+    - In a turn, such as the turn of an outer team, a run is a child turn, unless `session` is the id of another
+      session.
+    - Else it is a turn of `session`, a `Session` in memory or the id of a stored one in an open hub; without a session
+      it is no turn.
+    - A run that is the whole work of a turn, `own_turn`, is that turn.
+
+    TypeError for a `session` of another type.
     """
 
     own_turn: Turn | None = None
@@ -121,23 +121,23 @@ class TeamTurns:
 
     @property
     def are_stored(self) -> bool:
-        """True for the turns of a session of a hub, whose log has the state of the team."""
+        """True for a stored session, whose log has the state of the team."""
         return isinstance(self._session, str)
 
     async def new_events(self, known: Sequence[BaseChatMessage]) -> Sequence[SessionEvent] | None:
-        """Return what the session's log has of teams, in a turn of those at its place.
+        """Return the events of teams in the session's log, within a turn only this team's events there.
 
-        Their attachments have the contents of those of the session's messages, and of the `known` ones. Returns None if
-        the log has nothing that the team does not know, as it has for a session in memory.
+        Their attachments get their contents from the session's messages and the `known` ones. Returns None if the team
+        knows all events, and for a session in memory.
         """
         if not isinstance(self._session, str):
             return None
         from agenticx.sessions.history.subagent_notices import read_talk_events  # on first use: it imports the stores
 
         await self._wait_for_last()
-        store, above = (await self._hub(self._session)).store, self._turn_above()
+        store, parent_turn = (await self._hub(self._session)).store, self._find_parent_turn()
         head = await store.log.head(self._session)
-        if head == self._known_head or (above is not None and self._known_head is not None):
+        if head == self._known_head or (parent_turn is not None and self._known_head is not None):
             return None
         events = await read_talk_events(store.log, self._session)
         if digests := named_digests(events):
@@ -146,19 +146,19 @@ class TeamTurns:
             stored = await stored_attachments(store, self._session, digests)
             events = with_contents(events, [*attachments_of(known), *stored])
         self._known_head = head
-        return events if above is None else events_at(events, (*above.agent_path, self._team))
+        return events if parent_turn is None else events_at(events, (*parent_turn.lineage.agent_path, self._team))
 
     async def record_reset(self) -> None:
-        """Append to the log of a stored session that the team begins anew, unless it is at work below a turn there.
+        """Append to the log of a stored session that the team begins anew, unless this code runs in a turn there.
 
-        Raises `SessionNotFound`, `StoreError`, and `TeamError` while the session runs a turn, such as that of another
+        Raises `SessionNotFound`, `StoreError`, and `TeamError` while the session runs a turn, for example of another
         object of the team; nothing has changed then.
         """
         if not isinstance(self._session, str):
             return
         await self._wait_for_last()
         hub = await self._hub(self._session)
-        if self._turn_above() is None:  # what is below a turn is no part of the team that such an event resets
+        if self._find_parent_turn() is None:  # the event resets a team of the session itself, not one inside a turn
             try:
                 await hub.reset_team(self._session, self._team)
             except SessionBusy as exc:
@@ -176,21 +176,21 @@ class TeamTurns:
         return await hub_of(session_id)
 
     async def find_waiting(self, *, goes_on: bool) -> str | None:
-        """Return the id of the session's turn that waits for its work since an earlier process; its events are new.
+        """Return the id of the session's turn that waits for its work since an earlier process, None without one.
 
-        None if there is none, or the next run does not go on with an earlier one.
+        It is None too if the next run has a task, and so does not go on (`goes_on`).
         """
         self._waiting = None
-        if not (goes_on and isinstance(self._session, str)) or self._turn_above() is not None:
+        if not (goes_on and isinstance(self._session, str)) or self._find_parent_turn() is not None:
             return None
         turn = await (await self._hub(self._session)).suspended_turn(self._session)
         if turn is None:
             return None
-        self._known_head = None  # the state of the team is that of the log, also if it was in that run
+        self._known_head = None  # the team reads its state from the log, also if this object made that run
         return turn.id
 
     def go_on_in(self, waiting_id: str, own_id: str | None) -> None:
-        """Have the next run go on in the turn that waits; ValueError if that is not `own_id`, the team's last one."""
+        """Have the next run go on in the waiting turn; ValueError if the team's last turn, `own_id`, is another one."""
         if waiting_id != own_id:
             raise ValueError(
                 f"turn {waiting_id!r} of session {self._session!r} waits for a person, and is no run of team"
@@ -198,24 +198,24 @@ class TeamTurns:
             )
         self._waiting = waiting_id
 
-    def _turn_above(self) -> Turn | None:
-        """Return the turn below which the runs are turns, None if there is none."""
+    def _find_parent_turn(self) -> Turn | None:
+        """Return the turn of which a run is a child turn, None if there is none."""
         turn = current_turn()
-        if turn is None or not turn.accepts_children:
+        if turn is None or not turn.children.is_open:
             return None
         is_elsewhere = isinstance(self._session, str) and self._session != turn.session_id
         return None if is_elsewhere else turn
 
     def budget(self, own: Budget | None) -> Budget | None:
-        """Return the budget of the next run within `own`: a run that is no turn gets the settings' limits of a turn."""
-        if self._session is not None or self._turn_above() is not None:
+        """Return the budget of the next run; one that is no turn also gets the settings' limits of a turn."""
+        if self._session is not None or self._find_parent_turn() is not None:
             return own
         return settings_budget(self._settings or load_settings(), own)
 
     async def run(self, text: str, task: Sequence[BaseChatMessage], work: Work) -> None:
-        """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.
+        """Run `work` as a turn that begins with the message `text`; the result of `work` ends the turn.
 
-        If it is a turn of the session itself, the message has the attachments of `task`, so that these are stored.
+        In a turn without a parent the message has the attachments of `task`, so that these are stored.
 
         Raises what `work` raised, CancelledError if the turn was stopped, and `AgenticXError` if it could not be run.
         """
@@ -223,10 +223,10 @@ class TeamTurns:
         if own_turn is not None and current_turn() is own_turn:
             await work(TeamTurn(self._team, own_turn, _current_task().cancel))
             return None
-        if (parent := self._turn_above()) is not None:
-            below = Session()
-            below.inherit(parent.session, parent.permission_mode)
-            return await self._run_in_memory(text, work, below, agent_id=self._team, parent=parent)
+        if (parent := self._find_parent_turn()) is not None:
+            child_session = Session()
+            child_session.inherit(parent.session, parent.permissions.mode)
+            return await self._run_in_memory(text, work, child_session, agent_id=self._team, parent=parent)
         message = UserMessage(content=clean_text(text), attachments=tuple(attachments_of(task)))
         if session is None:
             await work(TeamTurn(self._team, None, _current_task().cancel))
@@ -280,9 +280,9 @@ class TeamTurns:
 
 
 async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
-    """Return the number of the last event that the team knows of after its turn, None if that cannot be told.
+    """Return the number of the last event that the team knows after its turn, None if the turn's events are not found.
 
-    It is the last one of the session, unless others have written since the turn ended.
+    It is the last event of the session, unless others have written since the turn ended.
     """
     from agenticx.sessions.store.base import read_log_pages  # on first use: it imports the stores
 
@@ -310,7 +310,7 @@ def _current_task() -> asyncio.Task[Any]:
 
 
 class _TurnWork:
-    """The `work` of a turn, which is stopped where it is cancelled; `stop` requests that from outside."""
+    """The `work` of a turn; `stop` stops the turn, and a stop of the turn cancels the work."""
 
     def __init__(self, team: str, work: Work) -> None:
         self.stop = StopSignal()
@@ -342,7 +342,7 @@ class _TurnWork:
             unwatch()
 
     def check(self) -> None:
-        """Raise what ended the work; do nothing if it is done."""
+        """Raise the error that ended the work, if any."""
         if self._turn is None or self._turn.stopped:
             raise asyncio.CancelledError
         if self._failure is not None:

@@ -26,16 +26,16 @@ __all__ = [
 
 
 class TerminatedException(AgenticXError):
-    """A call of a termination condition that had said stop and was not reset."""
+    """Raised for a call of a termination condition that has said stop and was not reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run so far: its messages, tokens, cost, nominal seconds and speeches.
 
-    Those of `messages` that the run was given, at its beginning or by the user meanwhile, are its `task`.
-    The time in which the run waited for a person is not in `seconds`. `cost_usd` is None if the price of a model that
-    was called is unknown. `began` is the `time.perf_counter_ns()` of the run's beginning.
+    `task` has the messages that the run was given, at its beginning or by the user meanwhile; `messages` has them too.
+    `seconds` is without the time spent waiting for a person. `cost_usd` is None if the price of a called model is
+    unknown. `began` is the `time.perf_counter_ns()` of the run's beginning.
     """
 
     messages: Sequence[BaseAgentEvent | BaseChatMessage] = ()
@@ -212,7 +212,7 @@ def _checked(stop: object, what: str) -> StopMessage | None:
 
 
 def checked_condition(condition: TerminationCondition) -> TerminationCondition:
-    """Return `condition`; TypeError if it is none."""
+    """Return `condition`; TypeError if it is not a termination condition."""
     if not _is_condition(condition):
         raise wrong_type(
             "termination_condition", condition, "a TerminationCondition, such as MaxMessageTermination(10)"
@@ -231,7 +231,7 @@ def _is_foreign(condition: TerminationCondition) -> bool:
 
 
 def _is_by_message(condition: TerminationCondition) -> bool:
-    """Return whether it is enough to look at each message once."""
+    """Return whether the condition needs each message only once."""
     return type(condition).check is MessageCondition.check
 
 

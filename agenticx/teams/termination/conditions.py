@@ -1,7 +1,6 @@
 """The termination conditions: limits, texts, sources, calls, and a stop from outside.
 
 Those that a file can configure are pydantic models: their fields are the keys of its table, with `type` for the class.
-Their constructors raise `pydantic.ValidationError`, a `ValueError`, for arguments that cannot be used.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from agenticx import user_code
 from agenticx.argument_types import check_callable
+from agenticx.call_errors import explain_calls
 from agenticx.config_files.table import check_keys
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -58,6 +58,7 @@ class _Configurable(TerminationCondition):
         return check_keys(cls, given)
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class MaxMessageTermination(_Configurable):
     """A limit on chat messages, the task included; `include_agent_event` counts events too."""
@@ -72,6 +73,7 @@ class MaxMessageTermination(_Configurable):
         return self._stop(text) if count >= self.max_messages else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class TextMentionTermination(_Configurable, MessageCondition):
     """A text in a chat message, or beside the calls of a reply, of one of `sources` if given.
@@ -93,6 +95,7 @@ class TextMentionTermination(_Configurable, MessageCondition):
         return f"Text '{self.text}' mentioned" if is_said and self.text in message.to_text() else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class StopMessageTermination(_Configurable, MessageCondition):
     """A `StopMessage`."""
@@ -103,6 +106,7 @@ class StopMessageTermination(_Configurable, MessageCondition):
         return "Stop message received" if isinstance(message, StopMessage) else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class TextMessageTermination(_Configurable, MessageCondition):
     """A `TextMessage`, of `source` if given."""
@@ -115,6 +119,7 @@ class TextMessageTermination(_Configurable, MessageCondition):
         return f"Text message received from '{message.source}'" if fits else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class SourceMatchTermination(_Configurable, MessageCondition):
     """A chat message of one of `sources`, which are names in a list."""
@@ -127,6 +132,7 @@ class SourceMatchTermination(_Configurable, MessageCondition):
         return f"'{message.source}' answered" if fits else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class HandoffTermination(_Configurable, MessageCondition):
     """A `HandoffMessage` to `target`, who may be nobody in the team, such as a person who gives the next task."""
@@ -139,6 +145,7 @@ class HandoffTermination(_Configurable, MessageCondition):
         return f"Handoff to {self.target} from {message.source} detected." if fits else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class FunctionCallTermination(_Configurable, MessageCondition):
     """A result of the tool `function_name`."""
@@ -152,6 +159,7 @@ class FunctionCallTermination(_Configurable, MessageCondition):
         return f"Function '{self.function_name}' was executed." if called else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class TokenUsageTermination(_Configurable):
     """A limit on the tokens of the run, or several; ValueError without any."""
@@ -179,6 +187,7 @@ class TokenUsageTermination(_Configurable):
         )
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class CostTermination(_Configurable):
     """A limit on the cost of the run in USD; a run whose cost is unknown is stopped at once."""
@@ -194,6 +203,7 @@ class CostTermination(_Configurable):
         return self._stop(text) if run.cost_usd >= self.max_cost_usd else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class TimeoutTermination(_Configurable):
     """A limit on the nominal seconds since the beginning of the run, without the time that it waited for a person."""
@@ -206,6 +216,7 @@ class TimeoutTermination(_Configurable):
         return self._stop(text) if run.seconds >= self.timeout_seconds else None
 
 
+@explain_calls
 @dataclass(config=_KEYS, eq=False)
 class StuckTermination(_Configurable):
     """Participants that only repeat themselves: the loop detector over their speeches (`repeated_speeches`)."""
@@ -236,7 +247,7 @@ ConfiguredCondition = Annotated[
 
 
 class ExternalTermination(TerminationCondition):
-    """A stop from outside, by `set`; a run obeys only one that was made after it began."""
+    """A stop from outside, by `set`; it stops only runs that have begun before."""
 
     def __init__(self) -> None:
         self._set_at: int | None = None

@@ -63,8 +63,9 @@ class Repetition:
     def count(self, repeats: int) -> int:
         """Return the number of last speeches that only repeat what was said, 0 below the threshold.
 
-        The threshold is that each of the speakers says the same for the `repeats`-th time. Case and punctuation of
-        short texts make no difference, other results of tools do, and other texts beside the call of a handoff.
+        The threshold is reached when each of the speakers says the same for the `repeats`-th time. Short texts are
+        compared without case and punctuation. Different results of tools make a difference, and so do different texts
+        with the call of a handoff.
         """
         speakers = len({speech.source for speech in self._speeches})
         threshold = (repeats - 1) * speakers + 1
@@ -81,7 +82,7 @@ class Repetition:
 
 
 class _Speech:
-    """A chat message, with the results of the tools that its source used before it, and its texts beside the calls."""
+    """A chat message, with the results of the tools that its source used before it, and the texts with these calls."""
 
     def __init__(self, message: BaseChatMessage, work: Sequence[ToolCallExecutionEvent | ThoughtEvent]) -> None:
         self.source = message.source

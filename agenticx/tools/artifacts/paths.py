@@ -48,9 +48,9 @@ def check_path_conflicts(path: str, others: Iterable[str]) -> None:
     Some systems take names for the same that differ in case or Unicode form, so paths are compared without case and
     in one form; and a path cannot be both a file and a folder.
     """
-    key = _folded(path)
+    key = _caseless(path)
     for other in others:
-        other_key = _folded(other)
+        other_key = _caseless(other)
         is_inside, is_around = key.startswith(f"{other_key}/"), other_key.startswith(f"{key}/")
         if path == other or not (is_inside or is_around or key == other_key):
             continue
@@ -67,7 +67,7 @@ def check_path_conflicts(path: str, others: Iterable[str]) -> None:
         )
 
 
-def _folded(path: str) -> str:
+def _caseless(path: str) -> str:
     """Return the form in which equivalent paths are equal (Unicode, definition D145)."""
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold())
 

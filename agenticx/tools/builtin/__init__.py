@@ -1,4 +1,10 @@
-"""The built-in tools."""
+"""The built-in tools, each by its name, for an agent that gets some of them.
+
+from agenticx import Agent
+from agenticx.tools.builtin import file_read, list_files
+
+agent = Agent(model="demo", tools=[list_files, file_read])
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,29 @@ from agenticx.tools.builtin.artifacts import artifact_read, artifact_save, creat
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
+from agenticx.tools.builtin.images import image_tools
 from agenticx.tools.builtin.plan import scratchpad_read, scratchpad_write, todo_write
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.builtin.shell import bash_exec
 
-__all__ = ["builtin_tools"]
+__all__ = [
+    "artifact_read",
+    "artifact_save",
+    "ask_user",
+    "bash_exec",
+    "builtin_tools",
+    "create_file",
+    "edit_file",
+    "file_edit",
+    "file_read",
+    "file_search",
+    "file_write",
+    "image_tools",
+    "list_files",
+    "scratchpad_read",
+    "scratchpad_write",
+    "todo_write",
+]
 
 
 def builtin_tools() -> list[Tool]:
@@ -24,7 +48,7 @@ def builtin_tools() -> list[Tool]:
     - `create_file`, `edit_file`, `artifact_read` and `artifact_save` are for files that live in the session, such as
       pages; the last one copies such a file to the workspace.
 
-    Some of them, by name: `[each for each in builtin_tools() if each.schema.name in ("list_files", "file_read")]`.
+    Some of them: `from agenticx.tools.builtin import file_read, list_files`. `image_tools(provider)` makes more.
     """
     return [
         list_files,

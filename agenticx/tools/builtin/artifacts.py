@@ -16,7 +16,7 @@ from agenticx.tools.artifacts.extraction import unwrap_page
 from agenticx.tools.artifacts.files import Artifact, UnknownArtifact, artifact_media_type, is_image_type
 from agenticx.tools.artifacts.paths import check_artifact_path
 from agenticx.tools.artifacts.preview import DEFAULT_PATH, preview
-from agenticx.tools.base import Assessment
+from agenticx.tools.base import Assessment, ToolOutput
 from agenticx.tools.builtin.edits import assess_write, write_file
 from agenticx.tools.context import ToolContext
 from agenticx.tools.diffs import unified_diff
@@ -94,7 +94,7 @@ async def edit_file(
     artifact, _ = await _write_text(context, path, edited.text)
     diff = await run_in_thread(unified_diff, before, edited.text, path, name="agx edit_file")
     result = f"Edited {visible_path(path)} (revision {artifact.revision}), first in line {edited.first_line}."
-    return "\n".join([" ".join([result, *edited.notes]), diff])
+    return "\n".join([" ".join([result, *edited.notes]), diff.text])
 
 
 @tool(risk="read")
@@ -150,7 +150,7 @@ def _assess_save(arguments: Mapping[str, Any], context: ToolContext) -> Assessme
 
 
 @tool(risk="write", assess=_assess_save)
-async def artifact_save(path: str, to: str, context: ToolContext) -> str:
+async def artifact_save(path: str, to: str, context: ToolContext) -> ToolOutput:
     """Write a file of this session to the workspace, where it stays and other programs find it.
 
     Args:

@@ -14,10 +14,10 @@ from typing import Any
 from agenticx.errors import ToolError
 from agenticx.logs import get_logger
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment
+from agenticx.tools.base import Assessment, ToolOutput
 from agenticx.tools.builtin.files import file_version, resolve_accessible
 from agenticx.tools.context import ToolContext
-from agenticx.tools.diffs import unified_diff
+from agenticx.tools.diffs import MAX_DIFF_CHARS, Diff, unified_diff
 from agenticx.tools.git_configuration import is_named_by_git
 from agenticx.tools.lines import is_valid_utf8
 from agenticx.tools.paths import (
@@ -31,6 +31,7 @@ from agenticx.tools.paths import (
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
+from agenticx.tools.result_data import FileEdit
 from agenticx.tools.secret_files import SecretFiles
 from agenticx.tools.text_files import (
     BYTE_ORDER_MARK,
@@ -67,17 +68,18 @@ def assess_write(path: str, content: str | bytes, context: ToolContext) -> Asses
         amount = f"{pluralize(lines, 'line')}, {amount}"
     question = f"{'Create' if is_new else 'Overwrite'} {change.target.shown}?"
     reason = f"It {'creates a file' if is_new else 'replaces the whole file'}: {amount}."
-    return _assessment(change, path, question, reason)
+    return _assessment(change, path, question, reason, context)
 
 
-async def write_file(path: str, content: str | bytes, context: ToolContext) -> str:
-    """Write a whole file as `assess_write` has assessed it; return the result for the model."""
+async def write_file(path: str, content: str | bytes, context: ToolContext) -> ToolOutput:
+    """Write a whole file as `assess_write` has assessed it; return the result."""
     change = await run_in_thread(_plan_write, path, content, context, name="agx file_write")
     _refuse_stale(change, context)
+    edit = await run_in_thread(_file_edit, change, name="agx file_write")
     notes = await _write(change, context)
     verb = "Created" if change.before is None else "Overwrote"
     size = pluralize(len(change.content), "byte")
-    return " ".join([f"{verb} {change.target.shown} ({size}).", *change.notes, *notes])
+    return ToolOutput(" ".join([f"{verb} {change.target.shown} ({size}).", *change.notes, *notes]), details=edit)
 
 
 def _assess_file_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
@@ -85,7 +87,7 @@ def _assess_file_write(arguments: Mapping[str, Any], context: ToolContext) -> As
 
 
 @tool(risk="write", assess=_assess_file_write)
-async def file_write(path: str, content: str, context: ToolContext) -> str:
+async def file_write(path: str, content: str, context: ToolContext) -> ToolOutput:
     """Create a file, or replace all of an existing one. Missing folders are made. To change a part, use file_edit.
 
     Args:
@@ -186,7 +188,7 @@ def _assess_edit(arguments: Mapping[str, Any], context: ToolContext) -> Assessme
         # The error tells the model what the file contains, so the user is asked first; the tool raises it again.
         text = "" if before.text is None else before.text.text
         reason, change = f"It changes nothing: {exc}.", _Change(target, before, text, text, before.content)
-    assessment = _assessment(change, arguments["path"], f"Edit {target.shown}?", reason)
+    assessment = _assessment(change, arguments["path"], f"Edit {target.shown}?", reason, context)
     return replace(assessment, protected=True, reasons=(*assessment.reasons, _SECRET)) if is_secret else assessment
 
 
@@ -194,7 +196,9 @@ _SECRET = "It usually holds keys or passwords, and the model learns if the text 
 
 
 @tool(risk="write", assess=_assess_edit)
-async def file_edit(path: str, old_text: str, new_text: str, context: ToolContext, replace_all: bool = False) -> str:
+async def file_edit(
+    path: str, old_text: str, new_text: str, context: ToolContext, replace_all: bool = False
+) -> ToolOutput:
     """Replace a piece of a text file by another. Give enough of the old text that it occurs just once.
 
     Args:
@@ -205,10 +209,10 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
     """
     change = await run_in_thread(_plan_edit, path, old_text, new_text, replace_all, context, name="agx file_edit")
     _refuse_stale(change, context)
+    edit = await run_in_thread(_file_edit, change, name="agx file_edit")
     notes = await _write(change, context)
-    return " ".join(
-        [f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}.", *change.notes, *notes]
-    )
+    result = f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}."
+    return ToolOutput(" ".join([result, *change.notes, *notes]), details=edit)
 
 
 def _plan_edit(path: str, old: str, new: str, replace_all: bool, context: ToolContext) -> _Change:
@@ -309,9 +313,20 @@ class _Change:
     notes: tuple[str, ...] = ()
     count: int = 0
 
-    @property
-    def diff(self) -> str:
-        return unified_diff(self.old_text or "", self.new_text, self.target.relative)
+    def diff(self, max_chars: int = MAX_DIFF_CHARS) -> Diff:
+        return unified_diff(self.old_text or "", self.new_text, self.target.relative, max_chars=max_chars)
+
+
+def _file_edit(change: _Change) -> FileEdit:
+    diff = change.diff()
+    return FileEdit(
+        path=change.target.shown,
+        diff=diff.text,
+        added=diff.added,
+        removed=diff.removed,
+        diff_cut=diff.is_cut,
+        unchanged_below=diff.unchanged_below,
+    )
 
 
 def _read_current(target: WorkspacePath) -> _CurrentFile | None:
@@ -322,7 +337,9 @@ def _read_current(target: WorkspacePath) -> _CurrentFile | None:
     content, status = read
     is_whole = len(content) <= _MAX_EDITED_BYTES
     text = decode_text(content) if is_whole else None
-    return _CurrentFile(file_version(status), _digest(content, status), content, is_whole, status.st_nlink > 1, text)
+    return _CurrentFile(
+        file_version(status), _content_digest(content, status), content, is_whole, status.st_nlink > 1, text
+    )
 
 
 def _read_content(target: WorkspacePath) -> tuple[bytes, os.stat_result] | None:
@@ -334,7 +351,7 @@ def _read_content(target: WorkspacePath) -> tuple[bytes, os.stat_result] | None:
         raise
 
 
-def _digest(content: bytes, status: os.stat_result) -> str:
+def _content_digest(content: bytes, status: os.stat_result) -> str:
     if len(content) > _MAX_EDITED_BYTES:
         return f"status {[status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]}"
     return hashlib.sha256(content).hexdigest()
@@ -347,7 +364,7 @@ def _require_current(target: WorkspacePath) -> _CurrentFile:
     return before
 
 
-def _assessment(change: _Change, given_path: str, question: str, reason: str) -> Assessment:
+def _assessment(change: _Change, given_path: str, question: str, reason: str, context: ToolContext) -> Assessment:
     """Return an assessment bound to the resolved path, to the current content of the file and to the new one."""
     target = change.target
     in_place = change.before is not None and not is_replaceable(target)
@@ -370,6 +387,7 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
         reasons.append("The configuration of git names it: it decides what runs on this machine.")
     if change.old_text is None and change.before is not None and change.before.is_whole:
         reasons.append("The current content of the file is not text and cannot be compared.")
+    diff = change.diff(context.diff_chars)
     return Assessment(
         risk="write",
         question=question,
@@ -377,7 +395,9 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
         protected=protected is not None,
         path=target.shown,
         paths=("/".join(target.parts),),
-        diff=change.diff,
+        diff=diff.text,
+        diff_cut=diff.is_cut,
+        unchanged_below=diff.unchanged_below,
         binding={
             "path": str(target.path),
             "before": None if change.before is None else change.before.digest,
@@ -398,7 +418,7 @@ def _refuse_stale(change: _Change, context: ToolContext) -> None:
         "so nothing was done. Read it again first."
     )
     if not SecretFiles(target.root).hold(target):
-        sentence += f" This call would have changed the current file as follows:\n{change.diff}"
+        sentence += f" This call would have changed the current file as follows:\n{change.diff().text}"
     raise ToolError(sentence)
 
 
@@ -439,7 +459,7 @@ async def _record(change: _Change, context: ToolContext, *, in_place: bool) -> N
         context.call_id, target.path, old_content, change.content, in_place=in_place, root=target.root
     )
     read = _read_content(target)
-    if (read and _digest(*read)) != (before and before.digest):
+    if (read and _content_digest(*read)) != (before and before.digest):
         raise ToolError(
             f"{target.shown!r} was changed by the user or another program, so nothing was done; read it again first"
         )

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import Assessment
+from agenticx.tools.base import Assessment, ToolOutput
 from agenticx.tools.context import ToolContext
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_as_shown, scan_folder
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
+from agenticx.tools.result_data import FileExtract
 from agenticx.tools.secret_files import SecretFiles, is_private
 from agenticx.tools.text_files import is_binary, to_utf8_lines, utf16_encoding
 from agenticx.tools.visible import visible_path
@@ -102,7 +103,7 @@ def file_read(
     context: ToolContext,
     offset: Annotated[int, Field(ge=1)] = 1,
     limit: Annotated[int, Field(ge=1)] = 2_000,
-) -> str:
+) -> ToolOutput:
     """Read a text file. A file that is shown only in part begins with a line in brackets that says which part.
 
     Args:
@@ -120,7 +121,7 @@ def file_read(
     return _page(content, status.st_size, offset, limit, target)
 
 
-def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspacePath) -> str:
+def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspacePath) -> ToolOutput:
     text = to_utf8_lines(content)
     lines = count_lines(text)
     total = f"{lines:,}" if len(content) == size else f"more than {lines:,}"
@@ -129,6 +130,7 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
             f"{target.shown!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is past its end"
         )
     shown, cut_lines = _fit_lines(islice(iter_lines(text, offset - 1, _MAX_LINE_CHARS), limit))
+    extract = FileExtract(path=target.shown, line_start=offset, lines=len(shown))
     notes: list[str] = []
     last = offset - 1 + len(shown)
     if offset > 1 or last < lines or len(content) < size:
@@ -145,9 +147,9 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
     if b"\r" in content and b"\n" not in content:
         notes.append("the lines of the file end with CR")
     if not notes:
-        return text.decode() or "(an empty file)"
+        return ToolOutput(text.decode() or "(an empty file)", details=extract)
     body = "\n".join(shown)
-    return f"[{'; '.join(notes)}]\n{body}"
+    return ToolOutput(f"[{'; '.join(notes)}]\n{body}", details=extract)
 
 
 def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["MAX_EXPANDED_WORDS", "expand_braces", "has_braces"]
+__all__ = ["expand_braces", "has_braces"]
 
-MAX_EXPANDED_WORDS = 64
+_MAX_EXPANDED_WORDS = 64
 _MAX_STEPS = 512
 _INNERMOST = re.compile(r"(\$?)\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?:\.\.-?\d+)?|[A-Za-z]\.\.[A-Za-z](?:\.\.-?\d+)?")
@@ -23,7 +23,7 @@ def has_braces(text: str) -> bool:
 
 
 def expand_braces(word: str, try_spend: Callable[[int], bool]) -> list[str] | None:
-    """Return bash's brace expansion of `word`, or None if it is too costly or has more than `MAX_EXPANDED_WORDS`.
+    """Return bash's brace expansion of `word`, or None if it is too costly or has more than `_MAX_EXPANDED_WORDS`.
 
     A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `try_spend`
     is called with the number of characters to process, and returns False if the expansion must stop.
@@ -42,7 +42,7 @@ def expand_braces(word: str, try_spend: Callable[[int], bool]) -> list[str] | No
         else:
             choices = _choices(group)
             pending += [f"{text[: group.start()]}{choice}{text[group.end() :]}" for choice in choices]
-        if len(expanded) + len(pending) > MAX_EXPANDED_WORDS:
+        if len(expanded) + len(pending) > _MAX_EXPANDED_WORDS:
             return None
     return None
 

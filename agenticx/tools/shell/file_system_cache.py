@@ -60,16 +60,6 @@ class FileSystemCache:
         self._entries_left = _MAX_LISTED_ENTRIES
         self._steps_left = _MAX_STEPS
 
-    @property
-    def lookup_count(self) -> int:
-        """The number of names looked up so far."""
-        return len(self._statuses)
-
-    @property
-    def listed_folders(self) -> tuple[str, ...]:
-        """The folders listed so far."""
-        return tuple(self._listings)
-
     def spend(self, steps: int) -> None:
         """Count steps of work; raise `UncheckableError` if their total exceeds the limit."""
         self._steps_left -= steps

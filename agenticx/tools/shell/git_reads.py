@@ -1,8 +1,8 @@
-"""Commands of git that only read a repository, with the options that keep them so.
+"""Calls of git that only read a repository.
 
-An accept-list: of each subcommand, the options that neither write, run a program, read a file that they name nor leave
-the repository, by their exact names. It holds as far as `git_repositories` accepts the configuration of the repository,
-which decides what else git runs. What is not listed is not known to be harmless.
+This is an accept-list: for each subcommand the exact names of the options that write nothing, run no program, read no
+file that they name and do not leave the repository. `git_repositories` checks the configuration of the repository,
+which may have git run other programs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ _Operands = Literal["any", "listed", "none"]
 class GitRead:
     """A call of git that only reads.
 
-    `folder` is that of `-C`. `names` are the words that may name files, revisions, or files in revisions. `shows` is
-    the subcommand if it shows contents of files, else "": `objects` are the words before `--` that may name an object,
-    and `listing` are the arguments, but for these and `paths`, of a call that lists the files whose contents are shown.
-    Of the configuration, the values of `keys` are shown, "*" for all of them, or those of a `scope`.
+    - `folder` is the folder of `-C`.
+    - `names` are the words that may name files, revisions, or files in revisions.
+    - `shows` is the subcommand if it shows contents of files, else "".
+    - `objects` are the words before `--` that may name an object, `paths` the words behind it.
+    - `listing` are the other arguments of a call that lists the files whose contents are shown.
+    - `keys` is the key of the configuration whose values are shown, "*" for all, in the given `scope`.
     """
 
     folder: str = ""
@@ -43,9 +45,10 @@ class GitRead:
 class _Subcommand:
     """The options of a subcommand, and when it shows contents of files.
 
-    An option is in `options` with the form of its value: "" none, "=" attached, "[=]" attached or none, "[n]" a number
-    attached or none, ":" attached or the next word, "[:]" the same, if there is a next word. `bundles` allows `-sb` for
-    `-s -b`. Operands are "listed" where one of the options `lists` is given: without it, they would be created.
+    `options` has the form of each option's value: "" none, "=" attached, "[=]" attached or none, "[n]" an attached
+    number or none, ":" attached or the next word, "[:]" attached, or the next word if there is one. `bundles` allows
+    `-sb` for `-s -b`. `operands="listed"` allows operands only with an option of `lists`: without one git would create
+    a branch or tag of that name.
     """
 
     options: Mapping[str, str]
@@ -189,7 +192,7 @@ _SUBCOMMANDS: Mapping[str, _Subcommand] = {
 
 
 def read_git_arguments(words: Sequence[str]) -> GitRead | None:
-    """Return what a call of git reads, None if it is not known to be harmless; `words` are those after `git`."""
+    """Return what a call of git reads, None if it is not known to be harmless; `words` follow the word `git`."""
     pending, folder = list(words)[::-1], ""
     while pending:
         match pending.pop():
@@ -230,7 +233,7 @@ def _read_subcommand(name: str, words: list[str]) -> GitRead | None:
 
 @dataclass(slots=True)
 class _Parsed:
-    """The parsed words of a subcommand: options with their words, operands before `--`, and paths behind it."""
+    """The parsed words of a subcommand: options with their words, operands before `--`, and paths after it."""
 
     options: list[tuple[str, tuple[str, ...]]]
     operands: list[str]
@@ -259,7 +262,7 @@ def _parse(subcommand: _Subcommand, words: Sequence[str]) -> _Parsed | None:
 
 
 def _options(subcommand: _Subcommand, word: str, pending: list[str]) -> list[tuple[str, tuple[str, ...]]] | None:
-    """Return the options of a word, with the next of the `pending` words if that is a value."""
+    """Return the options in a word; an option may take the next of the `pending` words as its value."""
     forms = subcommand.options
     match forms.get(word):
         case "" | "[=]" | "[n]":
@@ -322,12 +325,12 @@ def _read(name: str, subcommand: _Subcommand, parsed: _Parsed) -> GitRead | None
     if name == "grep" and "-e" not in options:
         if not operands:
             return None
-        revisions = operands[1:]  # the first is the pattern
+        revisions = operands[1:]  # the first operand is the pattern
     read = GitRead(names=(*revisions, *parsed.paths), keys="remote.*" if name == "remote" else None)
     if not _shows_contents(name, subcommand, options):
         return read
     if name == "show" and not options.isdisjoint(_REFERENCES):
-        return None  # a tag may be that of a file
+        return None  # a tag may point to a file
     listing = (*_listing(name, parsed), *operands[: len(operands) - len(revisions)])
     return replace(read, shows=name, objects=tuple(revisions), paths=tuple(parsed.paths), listing=listing)
 
@@ -350,7 +353,7 @@ def _shows_contents(name: str, subcommand: _Subcommand, options: frozenset[str])
 
 
 def _listing(name: str, parsed: _Parsed) -> tuple[str, ...]:
-    """Return the words of a call that lists the names of the files; what changes the form of the list is left out."""
+    """Return the words of a call that lists the names of the files, without options for the form of the list."""
     added = ["-l", "-z", "--full-name"] if name == "grep" else ["--name-only", "-z", "--no-relative"]
     left_out = _FORMATS if name in ("grep", "stash show") else _FORMATS | _PATCHES - _MERGES
     options = [word for option, words in parsed.options if option not in left_out for word in words]
@@ -359,7 +362,7 @@ def _listing(name: str, parsed: _Parsed) -> tuple[str, ...]:
     return (*name.split(), *added, *options)
 
 
-_MERGES = frozenset({"-c", "--cc", "-m"})  # which files of a merge are listed
+_MERGES = frozenset({"-c", "--cc", "-m"})  # they decide which files of a merge are listed
 _CONFIG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*\.(?:[A-Za-z0-9_./:-]+\.)?[A-Za-z][A-Za-z0-9-]*")
 _CONFIG_FLAGS = frozenset({"--show-origin", "--show-scope", "--null", "-z"})
 

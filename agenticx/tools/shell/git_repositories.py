@@ -1,16 +1,16 @@
 """The check that git runs no program while it reads a repository.
 
-1. Of the configuration of the repository itself, every key must be on an accept-list of keys without a program. That of
-   the user and of the system is trusted, except for a program that it names by a path of the workspace.
-2. The repository is that of the workspace and complete in itself: `.git` is a folder, or belongs to a linked worktree
-   or to a submodule that points back; there are no links in it to other folders, and no objects of other repositories.
-3. No hook `post-index-change`, which runs when `git status` refreshes the index.
-4. The submodules, which `git status` and `git diff` enter, are checked in the same way.
+1. Each key of the repository's own configuration must be on a list of keys that name no program. The configuration of
+   the user and of the system is trusted, unless it names a program in the workspace.
+2. The repository belongs to the workspace and is complete: `.git` is a folder, or the file of a linked worktree or
+   submodule to which the repository points back. It has no links to other folders, and no objects of other
+   repositories.
+3. It has no hook `post-index-change`, which runs when `git status` refreshes the index.
+4. Its submodules pass the same checks, since `git status` and `git diff` enter them.
 
-All this is read by git itself, with calls that run no programs: `git rev-parse` of paths, and `git config --list`, at
-first without included files, which could be anything. But a command that runs at the same time may change the
-repository between two calls. So they are made in a read-only sandbox, where there is one: what git runs there writes
-nothing, sends nothing, and reads nothing that a command could not.
+Git itself is asked, with calls that run no programs: `git rev-parse` for paths, and `git config --list`, first without
+included files. Another command could change the repository between two calls. So the calls run in a read-only sandbox
+where there is one: it writes and sends nothing, and reads only what a command could read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agenticx.secret_names import holds_credentials, is_secret_file
+from agenticx.secret_detection import holds_credentials, is_secret_file
 from agenticx.tools.base import Obstacle
 from agenticx.tools.shell.git_reads import GitRead
 from agenticx.tools.shell.git_revisions import EMPTY_TREES, Readings, read_revision
-from agenticx.tools.shell.unfollowed_paths import open_folder, read_small_file
+from agenticx.tools.unfollowed_paths import open_folder, read_small_file
 from agenticx.tools.visible import visible_line
 
 __all__ = ["GitRepositories"]
@@ -114,12 +114,17 @@ class _Setting:
         return _INERT_KEY.fullmatch(self.key) is not None
 
 
+def _has_repository(folder: Path) -> bool:
+    """Return whether the folder may be in a repository."""
+    return any(os.path.lexists(above / ".git") for above in (folder, *folder.parents))
+
+
 @dataclass(slots=True)
 class GitRepositories:
     """The repository of a workspace, as the commands of one assessment read it.
 
-    `workspace` is resolved; `program` is the path of git, `environment` that of the commands. `find_launcher` returns
-    the words that start a read-only sandbox, to which those of git are added; none where there is no sandbox.
+    `workspace` is resolved, `program` is the path of git, and `environment` is the environment of the commands.
+    `find_launcher` returns the words that start a read-only sandbox, () without one; the words of git follow them.
     """
 
     workspace: Path
@@ -132,16 +137,16 @@ class GitRepositories:
     _deadline: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
 
     def find_obstacle(self, read: GitRead, folder: Path) -> Obstacle | None:
-        """Return None if a call in `folder`, a resolved path of the workspace, runs no program and shows no secrets.
+        """Return None if a call in `folder` runs no program and shows no secrets, else the obstacle.
 
-        Else return what may happen.
+        `folder` is a resolved path of the workspace.
         """
         if not read.needs_repository:
             return None
         if folder not in self._checked:
             self._checked[folder] = self._find_program(folder, self.workspace)
         if (obstacle := self._checked[folder]) is not None:
-            return Obstacle(obstacle)
+            return Obstacle(obstacle, is_unlisted=bool(read.shows) and _has_repository(folder))
         if any(map(_names_secret, read.names)):
             return Obstacle("it names a file that usually holds keys or passwords", is_secret=bool(read.shows))
         if read.keys is not None and not self._shows_no_credentials(read.keys, read.scope, folder):
@@ -149,12 +154,11 @@ class GitRepositories:
         return self._find_shown_secret(read, folder) if read.shows else None
 
     def removed_by_clean(self, options: Sequence[str], folder: Path) -> Sequence[str] | None:
-        """Return the paths that `git clean` with these options would remove, relative to `folder`.
+        """Return the paths that `git clean` with these options would remove, relative to `folder`; None if unknown.
 
-        None if that cannot be known: for an option that is not known, or where git could run a program. A name that
-        git quotes is left in its quotes.
+        That is for an unknown option, or where git could run a program. A name that git quotes stays quoted.
         """
-        if not any(os.path.lexists(above / ".git") for above in (folder, *folder.parents)):
+        if not _has_repository(folder):
             return ()
         if not all(map(_KNOWN_OF_CLEAN.fullmatch, options)) or not self.program:
             return None
@@ -163,7 +167,7 @@ class GitRepositories:
         if self._find_program(folder, self.workspace) is not None:
             return None
         if self._launcher and any("X" in word for word in options if word.startswith("-")):
-            return None  # it removes ignored files only, and the user's list of these may be hidden in the sandbox
+            return None  # -X removes ignored files only, and the sandbox may hide the user's list of them
         words = ["-c", "core.quotePath=false", "clean", "--dry-run", "--no-quiet", *options]
         listed = self._run(words, folder, environment={"LC_ALL": "C"})
         if listed is None:
@@ -172,7 +176,7 @@ class GitRepositories:
         return [line.removeprefix("Would remove ") for line in lines if line.startswith("Would remove ")]
 
     def _find_program(self, folder: Path, top: Path) -> str | None:
-        """Return None if git finds the repository of `top` from `folder`, and that runs no program, else a clause."""
+        """Return None if the repository of `top`, found from `folder`, has git run no program, else a clause."""
         found = self._run_each([_LIST_SETTINGS, [*_PATHS, "--git-path", "index", "--git-path", _HOOK]], folder)
         settings = None if found is None else self._with_included(_read_settings(found[0]), folder)
         if found is None or settings is None:
@@ -193,7 +197,7 @@ class GitRepositories:
 
     @property
     def _users_scopes(self) -> frozenset[str]:
-        """The scopes of the user's own configuration: not those of a home folder in the workspace."""
+        """The scopes of the configuration that is trusted; not the user's if the home folder is in the workspace."""
         homes = [self.environment.get(name) for name in ("HOME", "XDG_CONFIG_HOME")]
         if any(home and Path(os.path.realpath(home)).is_relative_to(self.workspace) for home in homes):
             return frozenset({"system"})
@@ -214,7 +218,7 @@ class GitRepositories:
         return path is not None and Path(os.path.realpath(path)).is_relative_to(self.workspace)
 
     def _settings(self, folder: Path) -> tuple[_Setting, ...] | None:
-        """Return the configuration, with the files that the user's includes; None if the repository's includes any."""
+        """Return the configuration with the files that the user's includes; None if the repository's includes files."""
         listed = self._run(_LIST_SETTINGS, folder)
         return None if listed is None else self._with_included(_read_settings(listed), folder)
 
@@ -267,9 +271,9 @@ class GitRepositories:
         return all(setting.is_inert and not _has_credentials(setting) for setting in shown)
 
     def _find_shown_secret(self, read: GitRead, folder: Path) -> Obstacle | None:
-        """Return None if a call shows contents of no file that usually holds secrets, else what it may show."""
+        """Return None if a call shows no contents of secret files, else the obstacle."""
         words: Sequence[str] = read.objects
-        if words and read.shows != "stash show":  # which takes commits only, and numbers for them
+        if words and read.shows != "stash show":  # it takes only commits, and their numbers
             found = self._find_listed(read, folder)
             if isinstance(found, Obstacle):
                 return found
@@ -279,7 +283,7 @@ class GitRepositories:
         return self._find_listed_secret([*read.listing, *words, *(["--", *read.paths] if read.paths else [])], folder)
 
     def _find_listed(self, read: GitRead, folder: Path) -> Sequence[str] | Obstacle:
-        """Return the words whose files must be listed: those of commits; or an object that may be one with secrets."""
+        """Return the words for which files are to be listed, such as commits; else an object that may have secrets."""
         named = {word: readings for word in read.objects if (readings := read_revision(word)) is not None}
         types = self._types(named.values(), folder)
         if types is None or len(named) < len(set(read.objects)):
@@ -291,11 +295,11 @@ class GitRepositories:
                     return obstacle
             if not (readings.is_pathspec or readings.names_any(types) or os.path.lexists(folder / word)):
                 return Obstacle(f"`{visible_line(word, 100)}` names neither a commit nor a file of the workspace")
-        has_files = read.shows in ("cat-file", "show")  # which show a file, and nothing else, if a word names one
+        has_files = read.shows in ("cat-file", "show")  # with a word for a file they show that file and nothing else
         return [word for word in read.objects if not (has_files and named[word].is_file(types))]
 
     def _types(self, readings: Iterable[Readings], folder: Path) -> Mapping[str, str] | None:
-        """Return the types of the objects that exist, by their expressions; None if git does not give them."""
+        """Return the types of the existing objects by their expressions; None if git fails."""
         objects = [one for named in readings for one in named.objects()]
         expressions = dict.fromkeys(text for one in objects for text in (one.expression, one.commit))
         given = "".join(f"{text}\n" for text in expressions).encode("utf-8", "surrogateescape")
@@ -311,7 +315,7 @@ class GitRepositories:
         return types
 
     def _find_listed_secret(self, words: Sequence[str], folder: Path) -> Obstacle | None:
-        """Return None if a call that lists names of files lists none that usually holds secrets."""
+        """Return None if a call that lists the names of files lists no secret file."""
         listed = self._run(words, folder)
         if listed is None:
             return Obstacle("not all that it would show can be checked")
@@ -400,7 +404,7 @@ def _read_settings(listed: bytes) -> tuple[_Setting, ...] | None:
 
 
 def _is_complete(top: Path, git_folder: Path, common: Path, settings: Iterable[_Setting]) -> bool:
-    """Return whether the repository at `top` has its files in its own folders, and points back if it is elsewhere."""
+    """Return whether the repository at `top` has its own files in its folders, and points back to `top`."""
     own = top / ".git"
     has_worktree_key = any(setting.key == "core.worktree" for setting in settings)
     try:
@@ -408,7 +412,7 @@ def _is_complete(top: Path, git_folder: Path, common: Path, settings: Iterable[_
         if kind == stat.S_IFDIR:
             points_back = git_folder == common == own and not has_worktree_key
         elif kind == stat.S_IFREG and common == git_folder:
-            points_back = has_worktree_key  # of a submodule: that git found `top` proves it
+            points_back = has_worktree_key  # a submodule: git has found `top` from there
         elif kind == stat.S_IFREG:
             points_back = not has_worktree_key and git_folder.parent == common / "worktrees"
             points_back = points_back and _points_to(git_folder, own)
@@ -426,7 +430,7 @@ def _points_to(git_folder: Path, own: Path) -> bool:
 
 
 def _has_own_files(folder: Path) -> bool:
-    """Return whether there is no link in the folder of a repository, no shared index and no objects of another."""
+    """Return whether a repository's folder has no links, no shared index and no objects of another repository."""
     if os.path.lexists(folder / "objects/info/alternates") or os.path.lexists(folder / "objects/info/http-alternates"):
         return False
     with os.scandir(folder) as entries:
@@ -457,7 +461,7 @@ def _may_have_submodules(index: Path) -> bool | None:
 
 
 def _names_secret(name: str) -> bool:
-    """Return whether a path, alone or behind a revision as in `HEAD:.env`, is that of a file with secrets."""
+    """Return whether a path, alone or after a revision as in `HEAD:.env`, names a file that usually holds secrets."""
     parts = [name, *name.split(":")[1:]] if ":" in name else [name]
     return any(is_secret_file(*path.split("/")) for path in parts if path)
 

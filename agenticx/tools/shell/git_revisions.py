@@ -1,8 +1,8 @@
-"""The objects that a word of a git command may name: a commit, a range, or a file in one.
+"""The objects that a word of a git command may name: a commit, a range, or a file in a commit.
 
-A word has several readings, of which git takes the first that exists: `a..b` is a range or else the name of a file.
-All of them are looked up, and each that exists must be a commit, or a file by its path in one: an object named by its
-hash could be a file with secrets, or a folder whose files are secret by its name.
+Git takes the first reading of a word that exists: `a..b` is a range, else the name of a file. All readings are looked
+up. Each that exists must be a commit, or a file by its path in a commit: an object named by its hash could be a secret
+file, or a folder whose name makes its files secret.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agenticx.secret_names import is_secret_file
+from agenticx.secret_detection import is_secret_file
 from agenticx.tools.base import Obstacle
 from agenticx.tools.visible import visible_line
 
@@ -34,9 +34,9 @@ _PATHSPEC = re.compile(r":|.*[*?\[\\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class NamedObject:
-    """An expression for one object: a revision, or with a `path` a file in it; without a revision, one of the index.
+    """An expression for one object: a revision, or with a `path` a file in it; without a revision, a file of the index.
 
-    The path is as written, so that it may be relative to a folder: `./a`, `../a`.
+    The path is as written; it may be relative, as in `./a` and `../a`.
     """
 
     expression: str
@@ -49,7 +49,7 @@ class NamedObject:
         return f"{self.revision.removesuffix('^{tree}')}^{{}}"
 
     def find_obstacle(self, types: Mapping[str, str], prefix: str, *, takes_folders: bool) -> Obstacle | None:
-        """Return None if there is no such object, or it is a commit or a file of one that has no secrets."""
+        """Return None if the object is missing, a commit, or a file of a commit without secrets, else the obstacle."""
         kind = types.get(self.expression)
         if kind is None or self.expression.startswith(":/"):
             return None
@@ -68,9 +68,9 @@ class NamedObject:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The readings of a word: as one object, perhaps with `^` before it or `^!` behind it, and as ranges.
+    """The readings of a word: as one object, perhaps with `^` in front or `^!` behind, and as ranges.
 
-    `is_pathspec` is True for a pattern of paths, which need not exist.
+    `is_pathspec` is True for a pattern of paths, for which no file need exist.
     """
 
     whole: tuple[NamedObject, ...]

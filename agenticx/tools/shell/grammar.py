@@ -1,8 +1,11 @@
-"""A strict grammar of shell commands, in which each text means to bash what it means here.
+"""A strict grammar of shell commands: it reads a text only where bash reads it in the same way.
 
-Simple commands of plain or quoted ASCII words, also `[ … ]`, joined by `;`, `&&`, `||`, `|` and newlines, with comments
-and with redirections of the null device. There is no expansion but that of `*` and `?`, no assignment, and no reserved
-word: what is not plainly in the grammar is not read at all. Tests compare it with bash.
+It has simple commands of plain or quoted ASCII words, also `[ … ]`, joined by `;`, `&&`, `||`, `|` and newlines, with
+comments and with redirections of the null device. Only `*` and `?` are expanded; there are no assignments and no
+reserved words. A command with anything else is not read. Tests compare the grammar with bash.
+
+For rules that allow by first words, `any_text` adds quoted words with line breaks and characters of any language, such
+as commit messages, and a here document at the end whose delimiter is quoted.
 """
 
 from __future__ import annotations
@@ -24,11 +27,23 @@ _SINGLE_QUOTED = r"'[\t -&(-~]*'"
 # Without what bash expands between these quotes; a backslash before another character stays one.
 _DOUBLE_QUOTED = r'"(?:\\?[\t !#%-\[\]-_a-~])*"'
 _BRACKET = r"(?<![^ \t\n;|&])[\[\]](?=[ \t\n;|&]|\Z)"  # as a word of its own it is no pattern
-_TOKEN = re.compile(
-    r"(?P<blank>[ \t]+)|(?P<newline>\n)|(?P<operator>&&|\|\||;|\|)|(?P<comment>#[\t -~]*)"
-    r"|(?P<redirection>(?:2>&1|2?>[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t\n;|&]|\Z))"
-    rf"|(?P<word>{_BRACKET}|(?:{_PLAIN}|{_SINGLE_QUOTED}|{_DOUBLE_QUOTED})+)"
-)
+_REDIRECTION = r"(?:2>&1|2?>[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t\n;|&]|\Z)"
+# What bash expands or ends a quote with is ASCII, whatever the encoding is.
+_SINGLE_QUOTED_TEXT = r"'[^']*'"
+_DOUBLE_QUOTED_TEXT = r'"(?:\\?[\t !#%-\[\]-_a-~]|\n|[^\x00-\x7f])*"'
+_HERE_DOCUMENT = r"<<[ \t]*(?P<quote>['\"])(?P<end>[A-Za-z_]+)(?P=quote)[ \t]*\n(?:[^\n]*\n)*?(?P=end)(?=\n|\Z)"
+
+
+def _tokens_with(single_quoted: str, double_quoted: str, redirection: str) -> re.Pattern[str]:
+    return re.compile(
+        r"(?P<blank>[ \t]+)|(?P<newline>\n)|(?P<operator>&&|\|\||;|\|)|(?P<comment>#[\t -~]*)"
+        rf"|(?P<redirection>{redirection})"
+        rf"|(?P<word>{_BRACKET}|(?:{_PLAIN}|{single_quoted}|{double_quoted})+)"
+    )
+
+
+_TOKEN = _tokens_with(_SINGLE_QUOTED, _DOUBLE_QUOTED, _REDIRECTION)
+_TOKEN_OF_ANY_TEXT = _tokens_with(_SINGLE_QUOTED_TEXT, _DOUBLE_QUOTED_TEXT, f"{_REDIRECTION}|{_HERE_DOCUMENT}")
 _PART = re.compile(rf"""'([^']*)'|"([^"]*)"|({_PLAIN}+|[\[\]])""")
 _ACTIVE = re.compile(r"[*?]")
 
@@ -37,9 +52,9 @@ Operator = Literal["", ";", "&&", "||", "|"]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word without its quotes; `is_glob` says that bash replaces it by the names of files, if some match.
+    """A word without its quotes.
 
-    `is_bare` is False if a part of it is quoted.
+    `is_glob` is True if bash replaces the word by the names of matching files, `is_bare` if no part of it is quoted.
     """
 
     text: str
@@ -49,20 +64,24 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """The words of one command, its redirections left out; `after` is the operator before it."""
+    """The words of one command without its redirections; `after` is the operator in front of it."""
 
     words: tuple[Word, ...]
     after: Operator = ""
 
 
-def parse_command(command: str) -> tuple[SimpleCommand, ...] | None:
+def parse_command(command: str, *, any_text: bool = False) -> tuple[SimpleCommand, ...] | None:
     r"""Return the simple commands of a command line, None if the grammar does not have it.
+
+    With `any_text` quoted words and here documents may have all printable characters, tabs and line breaks.
 
     >>> [[word.text for word in part.words] for part in parse_command("cd src && ls 2>/dev/null | head -n 3") or ()]
     [['cd', 'src'], ['ls'], ['head', '-n', '3']]
     >>> parse_command("echo $HOME")
     """
-    tokens = _tokens(command)
+    if any_text and not all(map(_is_text, command)):
+        return None
+    tokens = _tokens(command, _TOKEN_OF_ANY_TEXT if any_text else _TOKEN)
     if tokens is None:
         return None
     commands, words = list[SimpleCommand](), list[Word]()
@@ -87,25 +106,39 @@ def parse_command(command: str) -> tuple[SimpleCommand, ...] | None:
 
 
 def find_unread(command: str) -> str | None:
-    """Return a clause about the first thing in a command that the grammar does not have, None if it has all.
+    """Return a clause about the first part of a command that the grammar does not have, None if it has all.
+
+    Quoted text of any language is reported last.
 
     >>> find_unread("ls > files.txt"), find_unread("PAGER=less git log")
     ('a redirection to a file', 'an assignment before its program')
     """
     is_first, position, kind = True, 0, "blank"
     while position < len(command):
-        token = _TOKEN.match(command, position)
+        token = _TOKEN_OF_ANY_TEXT.match(command, position)
         if token is None or token.lastgroup is None or (token.lastgroup in _WORDS and kind in _WORDS):
-            return _UNREAD.get(command[position]) or f"the character {visible_line(command[position], 20)!r}"
+            return _UNREAD.get(command[position]) or _unread_character(command[position])
         kind, position = token.lastgroup, token.end()
         if kind == "word" and is_first and _NO_PROGRAM.fullmatch(token[0]):
             return "an assignment before its program" if "=" in token[0] else f"the shell's word `{token[0]}`"
         is_first = kind in ("operator", "newline") or (is_first and kind in ("blank", "comment"))
     if parse_command(command) is not None:
         return None
+    if (hidden := next((char for char in command if not _is_text(char)), None)) is not None:
+        return _unread_character(hidden)
+    if parse_command(command, any_text=True) is not None:
+        return "a quoted text or a here document with line breaks or characters other than plain ones"
     if "\\" in command:
         return "a backslash in a pattern, an operator without a command, or too many commands"
     return f"an operator without a command, or more than {_MAX_COMMANDS} commands"
+
+
+def _unread_character(char: str) -> str:
+    return f"the character {visible_line(char, 20)!r}"
+
+
+def _is_text(char: str) -> bool:
+    return char.isprintable() or char in "\t\n"
 
 
 _UNREAD = {
@@ -123,16 +156,16 @@ _UNREAD = {
     "\\": "a backslash",
     "!": "a `!`",
     "~": "a `~`, which bash expands",
-    "'": "a quoted text with characters other than plain ones, or a quote that is not closed",
+    "'": "a quote that is not closed",
     '"': "a quoted text in which bash expands something, or a quote that is not closed",
 }
 
 
-def _tokens(command: str) -> list[tuple[str, str]] | None:
-    """Return the kinds and texts of the tokens; None if the command has any other, or two words without a blank."""
+def _tokens(command: str, pattern: re.Pattern[str]) -> list[tuple[str, str]] | None:
+    """Return the kinds and texts of the tokens; None for an unknown token, or for two words without a blank between."""
     tokens, position, previous = list[tuple[str, str]](), 0, "blank"
     while position < len(command):
-        token = _TOKEN.match(command, position)
+        token = pattern.match(command, position)
         kind = None if token is None else token.lastgroup
         if token is None or kind is None:
             return None
@@ -144,9 +177,10 @@ def _tokens(command: str) -> list[tuple[str, str]] | None:
 
 
 _NO_PROGRAM = re.compile(
-    r"(?:case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time|until|while)|[A-Za-z_]\w*\+?=.*"
+    r"(?:case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time|until|while)|[A-Za-z_]\w*\+?=.*",
+    re.DOTALL,
 )
-"""A reserved word, or an assignment."""
+"""A reserved word, or an assignment, whose quoted text may have line breaks."""
 
 _WORDS = frozenset({"word", "redirection", "comment"})
 _OPERATORS: dict[str, Operator] = {";": ";", "&&": "&&", "||": "||", "|": "|"}

@@ -1,4 +1,4 @@
-"""Recognition of commands that move files to a folder whose content ends with the sandbox, such as /tmp."""
+"""Recognition of commands that move files to a folder, such as /tmp, that is removed with the sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MENTION = re.compile(r"mktemp|TMPDIR|(?<![\w.-])/(?:tmp|var/tmp|run|dev/shm)(?!
 
 
 def find_lost_move(text: str, runs: Sequence[Sequence[str | None]], workspace: Path) -> str | None:
-    """Return the text that names a folder to which a command moves files and which ends with the sandbox, or None.
+    """Return the text that names a folder to which a command moves files and that is removed with the sandbox, or None.
 
     `runs` are the programs with their words in the command `text`, None for a word that only bash knows. The command
     runs in `workspace`, a resolved path.

@@ -1,11 +1,11 @@
 """A search for protected paths, private folders and secret files in the words of a shell command.
 
-Quotes and backslashes are removed, `~`, `$HOME` and `$PWD` are replaced by their values, braces and globs are expanded,
-and a word may be relative to a folder that another word names, as after `cd`. This is done twice: for the words that
-bash makes of the command, where quoted characters are neither globs nor braces, and for the text without any quotes,
-because another shell or program may interpret it (`bash -c '…'`). Names composed of other variables or substitutions
-are not recognised: this module finds reasons to ask, it does not prove that a command is harmless. Syntax that bash may
-interpret differently from this module is reported as `unchecked`.
+Quotes and backslashes are removed, `~`, `$HOME` and `$PWD` are replaced by their values, and braces and globs are
+expanded. A word may be relative to a folder that another word names, as after `cd`. The words are collected twice: as
+bash splits the command, where quoted characters are neither globs nor braces, and from the text without any quotes,
+because another shell or program may interpret it (`bash -c '…'`). Names made of other variables or substitutions are
+not recognised: this module finds reasons to ask, it does not prove that a command is harmless. Syntax that bash may
+interpret differently is reported as `unchecked`.
 
 The work is linear in the command and bounded: a command of more than 64 KiB is not examined at all, a word only in its
 first 4,096 bytes, and files, folders and globs within the limits of `FileSystemCache`. Anything beyond is reported as
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from agenticx.secret_names import is_secret_file, may_hold_credentials, may_hold_keys
+from agenticx.secret_detection import is_secret_file, may_hold_credentials, may_hold_keys
 from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, protected_settings_part
 from agenticx.tools.secret_files import SecretFiles, workspace_path
 from agenticx.tools.shell.braces import expand_braces, has_braces
@@ -40,7 +40,7 @@ _MAX_NAME_CHARS = 255
 _STEPS_TO_READ = 1_000  # counted for examining the content of a file
 
 _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
-_BLANKS = re.compile(r"[ \t\n]+")  # those between words of bash, of the many that there are
+_BLANKS = re.compile(r"[ \t\n]+")  # the blanks between words in bash; Unicode has more
 _QUOTING = re.compile(r"\\\n|\\((?s:.))|[\"']")
 _QUOTED_WORD = re.compile(
     r"""(?: [^ \t\n;|&<>()`'"\\]++ | \\(?s:.) | '[^']*+' | "[^"\\]*+(?:\\(?s:.)[^"\\]*+)*" )+""", re.VERBOSE
@@ -63,11 +63,11 @@ _ParentPath = tuple[str, int | None, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class NamedPaths:
-    """The result of examining a command.
+    """The protected and secret paths that a command names.
 
-    `protected` is the first word that names a protected path, `secret` the first that names an existing file with
-    a name or content of keys or passwords. `unchecked` is a sentence about the part that could not be examined, or
-    None.
+    `protected` is the first word that names a protected path, `secret` the first that names an existing file with a
+    name or content of keys or passwords; both may be None. `unchecked` is a sentence about the part that could not be
+    examined, or None.
     """
 
     protected: str | None = None
@@ -100,8 +100,8 @@ def examine(command: str, workspace: Path, roots: Iterable[Path], file_system: F
 class _Words:
     """The distinct words of a command.
 
-    `stripped` is the command without quote characters; `unchecked` is a sentence about the part that is left out, if
-    any.
+    `stripped` is the command without quote characters; `unchecked` is a sentence about the part that is left out, or
+    None.
     """
 
     stripped: str

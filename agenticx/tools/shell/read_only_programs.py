@@ -1,8 +1,8 @@
 """Programs that only read, with the options and operands that keep them so.
 
-An accept-list: of each program, the options that neither write, run, follow links in folders nor take a file, by
-their exact names, as an abbreviation of a long option may mean another one in another version. What is not listed is
-not known to be harmless.
+This is an accept-list: for each program the options that write nothing, run nothing, follow no links in folders and
+take no file. Options have their exact names, since an abbreviation may mean another option in another version. Anything
+else is not known to be harmless.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["BUILTINS", "PROGRAMS", "Reading", "can_only_read", "read_arguments"]
+__all__ = ["BUILTINS", "Reading", "can_only_read", "read_arguments"]
 
 _VALUES = {"n": re.compile(r"[+-]?[0-9]+[a-zA-Z]{0,3}"), "t": re.compile(r"[\t -~]*")}
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The paths that a command reads; if it is recursive, also all files in the folders among them."""
+    """The paths that a command reads; a recursive reading includes all files in their folders."""
 
     paths: tuple[str, ...] = ()
     is_recursive: bool = False
@@ -30,11 +30,12 @@ class Reading:
 class _Program:
     """The arguments that a program takes.
 
-    `flags` are options of one letter without a value; `has_digits` allows `-5`. `values` and `long` have the kind of
-    value of an option: "n" a number, "t" any text, "" none; the value of a long option follows `=`, or with "n:" and
-    "t:" may also be the next word. Where `attaches` is false, the value of a letter is the next word even if letters
-    follow, as for `tree -Io PATTERN OUTPUT`. `operands` says what other words are, and `most` how many there may be.
-    `recursive` are the options with which folders are read with all that is in them, "*" if they always are.
+    - `flags` are options of one letter without a value; `has_digits` allows `-5`.
+    - `values` and `long` have the kind of each option's value: "n" a number, "t" any text, "" none. The value of a long
+      option follows `=`; with "n:" and "t:" it may also be the next word.
+    - `attaches` is false if the value of a letter is the next word even if letters follow: `tree -Io PATTERN OUTPUT`.
+    - `operands` is the kind of other words, `most` their largest number.
+    - `recursive` are the options that read folders with all their contents, "*" if the program always does.
     """
 
     flags: str = ""
@@ -86,7 +87,7 @@ _GREP = _program(
     recursive="r recursive",
 )
 # `diff` without -r: it follows the links that it finds in folders.
-PROGRAMS: Mapping[str, _Program] = {
+_PROGRAMS: Mapping[str, _Program] = {
     ":": _program(operands="texts"),
     "arch": _program(most=0),
     "b2sum": _DIGEST,
@@ -199,32 +200,41 @@ BUILTINS = frozenset({":", "[", "cd", "command", "echo", "false", "printf", "pwd
 def read_arguments(words: Sequence[str]) -> Reading | None:
     """Return what a command reads, None if it is not known to be harmless; `words` begin with the program."""
     name, rest = words[0], list(words[1:])
-    if name in _VERSIONED and rest in (["--version"], _SHORT_VERSION.get(name)):
+    if _is_information(name, rest):
         return Reading()
     if name in _READERS:
         return _READERS[name](rest)
-    program = PROGRAMS.get(name)
+    program = _PROGRAMS.get(name)
     return None if program is None else _read(program, rest)
 
 
 def can_only_read(name: str) -> bool:
-    """Return whether there are arguments with which a program is known to only read."""
-    return name in _READERS or name in PROGRAMS
+    """Return whether a program is known to only read with some arguments."""
+    return name in _READERS or name in _PROGRAMS
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _DATE = re.compile(r"\+[ -~]*|-u|-I|-R|-Iseconds|--utc|--iso-8601(?:=[a-z]+)?|--rfc-3339=[a-z]+")
-
-
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?s?")
 _STRINGS = _program("afw", values="e:t n:n t:t", long="all bytes=n: print-file-name radix=t:", has_digits=True)
 # Of these, the version is printed before any file of the project is read. Not so `cargo`, `go` and `npm`: files of the
-# project say which version of them runs.
+# project say which version of them runs, and where `npm` writes its log. And `pip` imports modules along PYTHONPATH.
 _VERSIONED = frozenset(
-    {"bash", "cc", "clang", "cmake", "g++", "gcc", "grep", "head", "jq", "ls", "make", "node", "python", "python3"}
-    | {"rg", "sed", "sort", "tail", "tree", "wc"}
+    """
+    awk bash cc clang cmake curl date docker find g++ gawk gcc gzip jq make mawk node perl podman python python3 rsync
+    ruby sed sleep strings tar wget
+    """.split()  # noqa: SIM905
 )
-_SHORT_VERSION = {"node": ["-v"], "python": ["-V"], "python3": ["-V"]}
+_WITHOUT_HELP = frozenset({"docker", "podman"})  # it runs plugins, to list them
+_SHORT_VERSION = {"docker": ["-v"], "node": ["-v"], "perl": ["-v"], "python": ["-V"], "python3": ["-V"]}
+
+
+def _is_information(name: str, rest: Sequence[str]) -> bool:
+    """Return whether the only argument of a program asks for its version or its help."""
+    if rest == _SHORT_VERSION.get(name):
+        return True
+    is_known = name in _VERSIONED or name in _PROGRAMS
+    return is_known and (rest == ["--version"] or (rest == ["--help"] and name not in _WITHOUT_HELP))
 
 
 def _read_date(words: Sequence[str]) -> Reading | None:

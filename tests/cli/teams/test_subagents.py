@@ -48,6 +48,7 @@ async def test_a_piped_chat_says_how_many_subagents_its_end_stops(agx: Any) -> N
     assert done.stderr.endswith(STOPPED)
 
 
+@pytest.mark.ci_lane
 async def test_subagents_of_a_server_are_not_said_to_stop(agx: Any) -> None:
     async with main_agent(agx, [start("run sleep 300")], "It works."):
         studio = await asyncio.to_thread(CliStudio, agx)
@@ -81,6 +82,7 @@ async def test_a_question_names_the_subagent_that_asks(agx: Any, terminal: Calla
     assert replayed.count("›") == 1
 
 
+@pytest.mark.ci_lane
 async def test_the_last_turn_of_a_chat_that_goes_on_is_that_of_the_user(agx: Any, terminal: Callable[..., Any]) -> None:
     async with main_agent(agx, [start("say hello"), call("wait_subagents")], "It said hello."):
         await asyncio.to_thread(agx, "run", "go")

@@ -67,6 +67,7 @@ def test_the_last_speech_goes_to_stdout_and_the_talk_to_stderr(agx: Any, home: P
     assert done.stderr == "first:\nsay hello\nsecond:\nhello\nthe team stopped: Maximum number of turns 2 reached.\n"
 
 
+@pytest.mark.ci_lane
 def test_on_one_device_each_speech_is_shown_once(agx: Any, home: Path, tmp_path: Path) -> None:
     with (tmp_path / "all.txt").open("w+") as both:
         agx("team", "run", "echo", "say say hello", stdout=both.fileno(), stderr=both.fileno())
@@ -76,6 +77,7 @@ def test_on_one_device_each_speech_is_shown_once(agx: Any, home: Path, tmp_path:
         )
 
 
+@pytest.mark.ci_lane
 def test_a_replay_shows_the_task_once_and_each_speech_once(agx: Any, home: Path) -> None:
     agx("team", "run", "echo", "say say hello")
     done = agx("sessions", "replay", "last")
@@ -162,12 +164,14 @@ def test_commands_without_teams_name_the_one_that_runs_them(agx: Any, command: s
     assert "--team" not in agx(command, "--help").stdout + agx("completion", "bash").stdout
 
 
+@pytest.mark.ci_lane
 def test_a_chat_names_the_team_of_its_session(agx: Any, home: Path, terminal: Callable[..., Any]) -> None:
     agx("team", "run", "echo", "say say hello")
     screen = terminal("chat", "-c")
     screen.wait_for("demo, team echo; /help shows the commands")
 
 
+@pytest.mark.ci_lane
 def test_a_chat_that_goes_on_shows_the_speeches_of_the_last_run_with_their_speakers(
     agx: Any, home: Path, terminal: Callable[..., Any]
 ) -> None:
@@ -190,6 +194,7 @@ def test_a_confirm_and_a_question_name_the_participant_that_asks(
     screen.wait_for("? Which colour?\n  agent    first\n  1   red\n")
 
 
+@pytest.mark.ci_lane
 def test_the_calls_of_participants_the_team_and_a_single_agent_are_shown(agx: Any, home: Path) -> None:
     writing = ECHO.replace('"Echo."', '"Write."\ntools = ["file_write"]', 1).replace("max_turns = 2", "max_turns = 1")
     (home / "teams" / "writing.toml").write_text(writing, encoding="utf-8")

@@ -127,6 +127,7 @@ def test_a_team_is_watched_with_curl_and_the_confirm_of_a_participant_is_answere
     assert session["team"] == "pair"
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(CURL is None, reason="needs curl")
 def test_a_team_that_asks_a_person_goes_on_when_the_server_is_killed_and_answered_after_its_restart(
     agx: Any, studio: CliStudio

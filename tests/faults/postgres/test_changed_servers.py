@@ -17,16 +17,16 @@ pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
 import asyncpg
 
-from agenticx.clocks import ScaledClock, SystemClock
+from agenticx.clocks import SystemClock
 from agenticx.errors import SessionNotFound, StoreError
-from agenticx.sessions import Commit, TurnRecord
-from agenticx.sessions.store.postgres import KnownTimelines, PostgresStore, purge_database
+from agenticx.sessions import Commit, PostgresStore, TurnRecord
+from agenticx.sessions.store.postgres import KnownTimelines, purge_database
 from tests.support.postgres.cluster import USER, Cluster, cluster, free_port, multi_host_url, requires_postgres
 from tests.support.postgres.proxy import FaultyProxy, through
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.writers import LoadReader, LoadWriter, create_sessions, open_postgres
 from tests.support.stores import record
-from tests.support.timeouts import wait_until
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
@@ -101,11 +101,11 @@ async def test_an_earlier_primary_is_refused_by_a_new_process_that_knows_the_lat
         await old.start()
         await old.release_standbys()
         with pytest.raises(StoreError, match=rf"is an earlier primary \(timeline 1\).*or delete {known} to go back"):
-            await PostgresStore.open(url, clock=ScaledClock(100), timelines=KnownTimelines(known))
+            await PostgresStore.open(url, timeout=3.0, timelines=KnownTimelines(known))
         async with open_postgres(url, lease=1.0) as store:  # it knows of no other one
             await create_sessions(store, 1)
             await standby.start()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while await _is_missing(store, session_id):
                     await asyncio.sleep(0.1)
 
@@ -121,16 +121,20 @@ async def _is_missing(store: PostgresStore, session_id: str) -> bool:
 # --- an outage --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("outage", "later"), [(8.0, 0.5), (0.0, 1.5)], ids=["longer than two leases", "only a cut"])
+@pytest.mark.parametrize(
+    ("lease_seconds", "outage", "later"),
+    [(3.0, 8.0, 0.5), (5.0, 0.0, 1.0)],
+    ids=["longer than two leases", "only a cut"],  # at the end of which half of a lease is left, or more
+)
 async def test_workers_that_come_back_later_than_others_keep_their_sessions(
-    postgres: Cluster, outage: float, later: float
+    postgres: Cluster, lease_seconds: float, outage: float, later: float
 ) -> None:
     url = await store_url(postgres)
     async with (
         FaultyProxy(postgres.port).listening() as first,
         FaultyProxy(postgres.port).listening() as last,
-        open_postgres(through(first, url), lease=3.0) as early,
-        open_postgres(through(last, url), lease=3.0) as late,
+        open_postgres(through(first, url), lease=lease_seconds) as early,
+        open_postgres(through(last, url), lease=lease_seconds) as late,
     ):
         made = record()
         await late.create(made)
@@ -144,7 +148,7 @@ async def test_workers_that_come_back_later_than_others_keep_their_sessions(
                 taken.append(session_id)
 
         taking = asyncio.create_task(take())
-        await asyncio.sleep(4)  # longer than a lease: each is known to be steady
+        await asyncio.sleep(lease_seconds + 1)  # longer than a lease: each is known to be steady
         for proxy in (first, last):
             await proxy.refuse()
             proxy.cut()
@@ -169,7 +173,7 @@ async def test_a_server_that_no_longer_waits_for_syncs_is_reported(tmp_path: Pat
         for value, is_safe in (("off", False), ("on", True)):
             await server.sql(f"ALTER SYSTEM SET synchronous_commit = {value}")
             await server.sql("SELECT pg_reload_conf()")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while await _is_safe(store) is not is_safe:
                     await asyncio.sleep(0.05)
 

@@ -14,9 +14,7 @@ pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
 import asyncpg
 
-from agenticx.sessions import Lease, OwnershipLost
-from agenticx.sessions.store.base import SessionOwnedElsewhere
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import Lease, OwnershipLost, PostgresStore, SessionOwnedElsewhere
 from tests.support.lanes import Count
 from tests.support.postgres.cluster import Cluster
 from tests.support.postgres.stores import store_url
@@ -29,6 +27,7 @@ from tests.support.postgres.writers import (
     stored_events,
     wait_until_blocked,
 )
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +81,9 @@ async def test_each_race_of_eight_claims_has_one_winner(postgres: Cluster, count
 async def test_a_claim_without_a_lock_has_several_winners(postgres: Cluster) -> None:
     url = await store_url(postgres)
     await break_function(postgres, url, "claim", ("FOR UPDATE OF fences", ""))
-    assert max(await winners(url, 40)) > 1
+    async with asyncio.timeout(PATIENCE):  # on a busy machine the claims of a race may come one after another
+        while max(await winners(url, 40)) <= 1:
+            pass
 
 
 # --- claims against commits in flight ---------------------------------------------------------------------------------
@@ -192,6 +193,7 @@ async def test_a_commit_that_waits_for_a_claim_is_not_stored_and_those_of_other_
     assert isinstance(other, list)
 
 
+@pytest.mark.ci_lane
 async def test_a_commit_that_heeds_no_generation_is_stored_behind_a_claim(
     postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncGenerator, Mapping
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -122,8 +124,17 @@ time.sleep(1000)
 """
 
 
-async def test_a_server_ends_with_its_tests_and_the_next_one_removes_its_folder() -> None:
-    process = await AsyncProcess.start(PROGRAM, [BEGINS], cwd=ROOT, env=os.environ)
+@pytest.fixture
+def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Keep servers in a folder of the test: those of other tests, which run meanwhile, remove abandoned ones too."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # so that the user of the servers gets into it
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield folder
+
+
+async def test_a_server_ends_with_its_tests_and_the_next_one_removes_its_folder(temporary_folder: str) -> None:
+    process = await AsyncProcess.start(PROGRAM, [BEGINS], cwd=ROOT, env={**os.environ, "TMPDIR": temporary_folder})
     pid, folder = (await process.stdout.readline()).decode().split()
     assert is_alive(int(pid))
     process.send_signal(signal.SIGKILL)

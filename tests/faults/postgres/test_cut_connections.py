@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
 from agenticx.clocks import ScaledClock
-from agenticx.sessions.log.events import Position
+from agenticx.sessions import Position
 from tests.support.lanes import Count
 from tests.support.postgres.cluster import Cluster, multi_host_url
 from tests.support.postgres.proxy import FaultyProxy, through

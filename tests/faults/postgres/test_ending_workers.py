@@ -19,7 +19,7 @@ from tests.support.timeouts import PATIENCE, wait_until
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane]
 
 OK = "http/1.1 200 ok"
-CLOSING = {"type": "server_closing"}
+CLOSING = {"type": "server_closing", "data": {"reason": "handed_over"}}
 WAITING = 100  # connections: more than the server accepts in a few iterations of its loop
 
 

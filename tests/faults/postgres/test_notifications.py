@@ -13,7 +13,7 @@ pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
 import asyncpg
 
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import PostgresStore
 from tests.support.postgres.cluster import Cluster, requires_postgres
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.writers import LoadWriter, create_sessions, open_postgres

@@ -59,6 +59,7 @@ async def late_commits(url: str, folder: Path, *, pauses: int, sessions: int, fe
     return late
 
 
+@pytest.mark.ci_lane
 async def test_nothing_of_a_paused_owner_is_stored_after_a_takeover(
     postgres: Cluster, tmp_path: Path, count: Count
 ) -> None:

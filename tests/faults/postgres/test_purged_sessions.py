@@ -21,10 +21,10 @@ from tests.support.postgres.stores import store_url
 from tests.support.postgres.workers import studio_workers
 from tests.support.postgres.writers import break_function
 from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
-PURGE_SECONDS = 60.0
 PART = slice(64, 128)  # of what is searched in place of a longer content
 
 
@@ -61,18 +61,23 @@ async def deleted_session(folder: Path, url: str, rng: random.Random) -> list[by
             await connection.execute("ANALYZE")
             await connection.execute("CHECKPOINT")
         assert (await other.delete(path)).status_code == 204
-        async with asyncio.timeout(PURGE_SECONDS):
+        async with asyncio.timeout(PATIENCE):
             await purged(url)
     return kept
 
 
 async def contents(url: str) -> list[bytes]:
-    """Return a part of each segment and content that is stored; they are compressed, so no text is found in them."""
-    async with connected(url) as connection:
-        rows = await connection.fetch("SELECT body FROM segments UNION ALL SELECT body FROM blobs")
-    found = [bytes(body)[PART] for (body,) in rows if len(body) >= PART.stop]
-    assert len(found) > 1
-    return found
+    """Return a part of each segment and content that is stored; they are compressed, so no text is found in them.
+
+    Wait until there are some: a worker packs the log after the end of a turn.
+    """
+    async with asyncio.timeout(PATIENCE), connected(url) as connection:
+        while True:
+            rows = await connection.fetch("SELECT body FROM segments UNION ALL SELECT body FROM blobs")
+            found = [bytes(body)[PART] for (body,) in rows if len(body) >= PART.stop]
+            if len(found) > 1:
+                return found
+            await asyncio.sleep(0.05)
 
 
 async def purged(url: str) -> None:

@@ -8,19 +8,21 @@ import pytest
 
 pytest.importorskip("asyncpg", reason="needs asyncpg, of the extra postgres")
 
-from agenticx.clocks import ScaledClock
-from agenticx.errors import AgenticXError, SettingsError, StoreError
+from agenticx import AgenticXError
+from agenticx.errors import SettingsError, StoreError
 from tests.support.postgres.cluster import Cluster, cluster, multi_host_url, requires_postgres
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.writers import open_postgres
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
+TRIED_SECONDS = 3.0  # for which a server is tried again that may be usable a little later
 
-async def refusal(url: str) -> tuple[type[AgenticXError], str]:
+
+async def refusal(url: str, **options: float) -> tuple[type[AgenticXError], str]:
     """Return the error with which a store is refused, without the name of the server at the start of its message."""
     with pytest.raises((StoreError, SettingsError)) as caught:
-        async with open_postgres(url, clock=ScaledClock(100)):
+        async with open_postgres(url, **options):
             pass
     return type(caught.value), re.sub(r"postgresql://127\.0\.0\.1:\d+(/\w+)?", "SERVER", str(caught.value))
 
@@ -52,7 +54,7 @@ async def test_a_standby_is_refused_and_a_commit_survives_on_replicas_with_a_syn
         standby = await server.standby(synchronous=True)
         async with open_postgres(url) as store:
             assert store.log.durability == "replicas"
-        error, sentence = await refusal(standby.url(database_of(url)))
+        error, sentence = await refusal(standby.url(database_of(url)), timeout=TRIED_SECONDS)
         assert (issubclass(error, StoreError), sentence) == (True, "SERVER is a standby, which cannot be written")
         # The primary is found wherever it is in the list.
         async with open_postgres(multi_host_url([standby.port, server.port], database_of(url))) as store:
@@ -105,7 +107,7 @@ async def test_a_database_that_can_only_be_read_is_refused_at_once(postgres: Clu
 
 
 async def test_a_server_that_is_not_there_is_refused(postgres: Cluster) -> None:
-    error, sentence = await refusal(multi_host_url([1], "x"))
+    error, sentence = await refusal(multi_host_url([1], "x"), timeout=TRIED_SECONDS)
     assert issubclass(error, StoreError)
     assert sentence.startswith("SERVER cannot be reached: ")
 

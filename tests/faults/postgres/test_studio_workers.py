@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -182,9 +181,9 @@ async def test_a_killed_worker_is_replaced_within_a_second_and_its_turns_that_wa
         for number in range(count(2, 20, 200)):
             victim = rng.choice(workers.all)
             sessions = await SessionsOfWorker.begin(victim, f"call{number}")
-            work, since = await takeovers.sessions_with_work(victim), time.monotonic()
+            takeover = await takeovers.expect(victim)
             await victim.kill()
-            await takeovers.wait(work, victim, since=since)
+            await takeover.wait()
             await sessions.end(workers.running, rng)
             expected.update(f"call{number}-{n}" for n in range(2))
             await workers.restart(victim)
@@ -235,9 +234,10 @@ async def test_without_locks_a_killed_worker_is_replaced_after_its_lease(
     async with studio_workers(tmp_path, url, 2, **variables) as workers, Takeovers.watching(url) as takeovers:
         victim = rng.choice(workers.all)
         sessions = await SessionsOfWorker.begin(victim, "call")
-        work, since = await takeovers.sessions_with_work(victim), time.monotonic()
+        takeover = await takeovers.expect(victim)
         await victim.kill()
-        assert await takeovers.wait(work, victim, since=since) > lease * 0.6  # it was renewed at most 0.3 of it before
+        await takeover.wait()
+        assert await takeover.is_lease_over()
         await sessions.end(workers.running, rng)
 
 
@@ -257,12 +257,12 @@ async def test_a_worker_that_is_told_to_end_hands_over_turns_that_wait_and_stops
         assert runs(workers) == expected
 
 
-@pytest.mark.parametrize("lease", [1.0, pytest.param(10.0, marks=pytest.mark.ci_lane)])
+@pytest.mark.parametrize("lease", [2.0, pytest.param(10.0, marks=pytest.mark.ci_lane)])
 async def test_a_frozen_worker_is_replaced_after_its_lease_and_writes_nothing_late(
     lease: float, postgres: Cluster, tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     url, expected = await postgres.fresh_database(), Counter[str]()
-    rounds = count(1, 10, 50) if lease == 1.0 else count(1, 1, 5)
+    rounds = count(1, 10, 50) if lease == 2.0 else count(1, 1, 5)
     async with (
         studio_workers(tmp_path, url, 3, AGX_STORE_LEASE_SECONDS=str(lease)) as workers,
         Takeovers.watching(url) as takeovers,
@@ -278,12 +278,12 @@ async def test_a_frozen_worker_is_replaced_after_its_lease_and_writes_nothing_la
                     group.create_task(reader.read(lambda log, turn_id=turns[id_]: turn_id in log.ended_turns))
                 await wait_until(lambda readers=readers: all(reader.frames for reader in readers.values()))
                 questions = [await open_question(client, id_) for id_ in sessions.asking]
-                work, since = await takeovers.sessions_with_work(victim), time.monotonic()
+                takeover = await takeovers.expect(victim)
                 victim.freeze()
                 late_answers = [group.create_task(answer(client, question, True)) for question in questions]
                 asked = [group.create_task(client.get(f"/api/confirms?session_id={id_}")) for id_ in sessions.asking]
-                seconds = await takeovers.wait(work, victim, since=since)
-                assert seconds > lease * 0.6  # the lease was renewed at most 0.3 of it before
+                await takeover.wait()
+                assert await takeover.is_lease_over()
                 logs = await sessions.end(others, rng)
                 expected.update(f"call{number}-{n}" for n in range(2))
                 victim.thaw()
@@ -318,7 +318,6 @@ async def test_a_command_runs_turns_in_sessions_that_workers_serve(postgres: Clu
         assert await command("run", "-c", "Say last") == (0, "last\n", place)
         code, listed, _ = await command("sessions", "list")
         assert (code, listed.split()[0], len(listed.splitlines())) == (0, session_id, 1)
-        turn_id = await post_turn(client, session_id, LONG)
-        code, out, err = await command("run", "--session", session_id, "Say nothing")
-        assert (code, out) == (1, "")
-        assert f"already runs turn {turn_id!r}" in err
+        await post_turn(client, session_id, LONG)
+        code, out, _ = await command("run", "--session", session_id, "Say nothing")
+        assert (code, out) == (0, "nothing\n")  # it waits for the turn that another program runs

@@ -18,7 +18,7 @@ from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
 from agenticx.testing import call
 from agenticx.tools import tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.faults.killed_process import kill_this_process, run_until_killed
 from tests.support.sessions import wait_for_event
 from tests.support.teams.sessions import log_of

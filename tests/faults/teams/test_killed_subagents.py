@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ChatModel, ScriptedModel
-from agenticx.messages import UserMessage
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, open_store
+from agenticx.sessions.log.commits import LoadedSession
 from agenticx.sessions.log.records import SubagentDelivered, SubagentEnded, SubagentStarted
-from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import call
 from tests.support.faults.killed_process import kill_this_process, killed_at_commit, run_until_killed
 from tests.support.lanes import Count
@@ -63,7 +62,7 @@ async def run_turns(folder: Path, commit: int) -> None:
     kill_this_process()
 
 
-async def told_after(folder: Path) -> tuple[Loaded, Counter[tuple[str, str]]]:
+async def told_after(folder: Path) -> tuple[LoadedSession, Counter[tuple[str, str]]]:
     """Return what the session has once the next process has run two turns, and how often its log has each ending."""
     store = open_store(settings_in(folder))
     model = ScriptedModel(["yes", "no"])

@@ -12,11 +12,9 @@ from typing import Any, Literal
 import pytest
 
 from agenticx.assembly import make_hub
-from agenticx.llms import Delta, ModelRequest, ScriptedModel
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import Delta, ModelRequest, NamedModels, ScriptedModel
 from agenticx.messages import AssistantMessage, ToolMessage
-from agenticx.sessions import Hub, Store
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, Store, open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import call, check_grammar

@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ScriptedModel
-from agenticx.runtime import AgentRuntime, ConfirmAnswer, Session, TurnContext
-from agenticx.runtime.turn import Turn
-from agenticx.runtime.turn_context import TurnWork
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.runtime import AgentRuntime, ConfirmAnswer, Session, Turn, TurnContext, TurnWork
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import call, check_grammar
 from agenticx.tools import tool

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.llms import ChatModel, ScriptedModel, resolve_model
-from agenticx.sessions import Hub, SessionRecord, TurnRequest
-from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, SessionRecord, TurnRequest, open_store, read_log_pages
 from agenticx.settings import load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import FakeOpenAIServer, call, say
 from tests.support.lanes import Count
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +13,6 @@ from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.turns import StartTurnBody
 from studio.routes.user_requests import ConfirmAnswerBody
-from tests.support.server.running_studio import StudioMaker
 from tests.support.timeouts import longest_hold
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
@@ -152,11 +150,3 @@ async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:
 async def test_lone_surrogates_in_a_text_are_replaced() -> None:
     body = await read_body(request(b'{"input":"a\\ud800"}'), StartTurnBody)
     assert body.input == "a\ufffd"
-
-
-async def test_attachments_up_to_the_limit_are_accepted(make_studio: StudioMaker) -> None:
-    document = b"%PDF-" + b"x" * (12 * 1024 * 1024 - 5)
-    attached = [{"name": "a.pdf", "data": b64encode(document).decode()}]
-    async with make_studio() as studio:
-        session_id = await studio.session()
-        assert (await studio.turn(session_id, "look", attachments=attached)).status_code == 202

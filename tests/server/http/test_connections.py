@@ -30,7 +30,7 @@ from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
-SHORT_REQUEST_TIMEOUT = PatientClock({30.0: 3.0})
+SHORT_REQUEST_TIMEOUT = PatientClock({30.0: 2.0})
 """A clock with a shorter request timeout, though longer than a delay of a busy machine."""
 HEALTH = "GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
 POST = "POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
@@ -149,15 +149,13 @@ async def test_a_connection_whose_bodies_are_read_stays_open(make_studio: Studio
 
 async def wait_for_receive(studio: RunningStudio) -> None:
     """Wait until the application waits for a body."""
-    async with asyncio.timeout(PATIENCE):
-        while not studio.server.server_state.tasks:
-            await asyncio.sleep(0.001)
+    await wait_until(lambda: studio.server.server_state.tasks)
 
 
 async def test_a_stream_is_not_limited_by_the_request_timeout(make_studio: StudioMaker) -> None:
     clock = PatientClock({**SHORT_REQUEST_TIMEOUT.but, 10.0: 0.25})
     async with make_studio(clock=clock) as studio, studio.frames("/api/events") as frames:
-        for _ in range(15):  # longer than the request timeout
+        for _ in range(10):  # longer than the request timeout
             assert (await anext(frames)).type == "comment"
 
 
@@ -211,9 +209,7 @@ async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
             opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
             connections = await asyncio.gather(*opening)
             ends = [asyncio.create_task(assert_closed(reader)) for reader, _ in connections]
-            async with asyncio.timeout(PATIENCE):
-                while sum(end.done() for end in ends) < 401:
-                    await asyncio.sleep(0.01)
+            await wait_until(lambda: sum(end.done() for end in ends) >= 401)
             assert sum(end.done() for end in ends) == 401
             for _, writer in connections:
                 writer.transport.abort()
@@ -227,6 +223,7 @@ async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
     assert (code, err.count("\n"), err.count("too many connections")) == (0, 1, 1)
 
 
+@pytest.mark.ci_lane
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a running process are set with prlimit")
 async def test_connections_wait_while_no_file_is_free_and_one_line_is_logged(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served, connected(served.port, f"{HEALTH}\r\n") as (first, _):

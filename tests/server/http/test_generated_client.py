@@ -74,6 +74,7 @@ async def test_a_generated_client_compiles_and_runs_a_turn(make_studio: StudioMa
         output = await _run(NODE, "typescript_client.js", url, TOKEN, folder=tmp_path)
     assert json.loads(output) == {
         "answer": "Hello there.",
+        "ofTurn": {"outcome": "answer", "first": "turn_started", "last": "final", "all": True},
         "isMissing": True,
         "permissions": {"origin": "http", "warnings": 2, "decision": "ask", "left": 0},
         "trust": [False, True],

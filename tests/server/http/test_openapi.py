@@ -18,7 +18,7 @@ from typing_extensions import is_typeddict
 
 from agenticx.assembly import default_tools
 from agenticx.llms import ScriptedModel
-from agenticx.runtime import EventType, envelope_schema
+from agenticx.runtime import envelope_schema
 from agenticx.testing import call, hang, say
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
 from studio.http.problems import HINTS, PROBLEMS
@@ -30,14 +30,17 @@ from tests.support.wires.files import PNG
 pytestmark = [pytest.mark.anyio, pytest.mark.shares_secrets]
 
 QUERIES = {
+    "/api/identity": ["challenge"],
     "/api/sessions": ["q", "limit", "before", "archived"],
     "/api/sessions/{session_id}/messages": ["limit", "before"],
+    "/api/folders/files": ["q", "limit", "workspace"],
     "/api/sessions/{session_id}/files": ["q", "limit"],
-    "/api/sessions/{session_id}/turns": ["limit", "before"],
+    "/api/sessions/{session_id}/changes": ["turn_id", "tool_call_id", "path", "limit"],
+    "/api/sessions/{session_id}/turns": ["limit", "before", "message_id"],
     "/api/sessions/{session_id}/export": ["format", "after"],
     "/api/sessions/{session_id}/artifacts": ["format", "option"],
     "/api/sessions/{session_id}/artifacts/{path}": ["revision", "option"],
-    "/api/sessions/{session_id}/events": ["cursor", "lastEventId", "types"],
+    "/api/sessions/{session_id}/events": ["cursor", "lastEventId", "types", "from", "until", "limit"],
     "/api/events": ["cursor", "lastEventId", "types"],
     "/api/confirms": ["session_id"],
     "/api/permissions": ["session_id", "workspace"],
@@ -73,6 +76,7 @@ OPERATIONS = {
     "GET /preview": "get_preview",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
+    "GET /api/confirms/{request_id}/diff": "get_confirm_diff",
     "GET /api/permissions": "list_rules",
     "PUT /api/permissions": "replace_rules",
     "DELETE /api/permissions/{rule_id}": "delete_rule",
@@ -80,7 +84,10 @@ OPERATIONS = {
     "GET /api/questions": "list_questions",
     "POST /api/questions/{question_id}": "answer_question",
     "GET /api/events": "stream_events",
+    "GET /api/folders": "list_folders",
+    "GET /api/folders/files": "list_folder_files",
     "GET /api/health": "get_health",
+    "GET /api/identity": "get_identity",
     "GET /api/keys": "list_keys",
     "PUT /api/keys/{provider}": "store_key",
     "DELETE /api/keys/{provider}": "delete_key",
@@ -96,8 +103,10 @@ OPERATIONS = {
     "POST /api/sessions/{session_id}/subagents/{agent_id}/cancel": "cancel_subagent",
     "POST /api/sessions/{session_id}/subagents/{agent_id}/message": "message_subagent",
     "POST /api/sessions/{session_id}/subagents/{agent_id}/retry": "retry_subagent",
+    "GET /api/sessions/{session_id}/changes": "list_changes",
     "GET /api/sessions/{session_id}/context": "get_context",
     "GET /api/sessions/{session_id}/files": "list_files",
+    "GET /api/sessions/{session_id}/files/{path}": "get_file",
     "GET /api/sessions/{session_id}/export": "export_session",
     "POST /api/sessions/{session_id}/fork": "fork_session",
     "GET /api/sessions/{session_id}/messages": "list_messages",
@@ -105,6 +114,9 @@ OPERATIONS = {
     "GET /api/sessions/{session_id}/trust": "list_trust",
     "POST /api/sessions/{session_id}/trust": "trust_file",
     "POST /api/sessions/{session_id}/rewind": "rewind_session",
+    "GET /api/sessions/{session_id}/queue": "list_queue",
+    "PATCH /api/sessions/{session_id}/queue/{message_id}": "change_queued_message",
+    "DELETE /api/sessions/{session_id}/queue/{message_id}": "remove_queued_message",
     "POST /api/sessions/{session_id}/stop": "stop_turn",
     "GET /api/sessions/{session_id}/turns": "list_turns",
     "POST /api/sessions/{session_id}/turns": "start_turn",
@@ -128,11 +140,15 @@ SCHEMAS = [
     "AttachmentBody",
     "AttachmentItem",
     "CancelSubagentBody",
+    "ChangeListResponse",
+    "ChangeQueuedBody",
     "ChangeSessionBody",
     "ChangeVaultBody",
+    "ChangedFileItem",
     "CitationItem",
     "ConfirmAnswerBody",
     "ConfirmDecisionResponse",
+    "ConfirmDiffResponse",
     "ConfirmItem",
     "ConfirmListResponse",
     "ContextLayerItem",
@@ -140,14 +156,18 @@ SCHEMAS = [
     "CreateSessionBody",
     "DeletionReport",
     "Event",
+    "EventPageResponse",
     "ExplainBody",
     "ExplainResponse",
     "FileItem",
     "FileListResponse",
+    "FolderItem",
+    "FolderListResponse",
     "ForkBody",
     "FoundPassageItem",
     "HealthResponse",
     "HostReport",
+    "IdentityResponse",
     "InstructionsResponse",
     "IssueTicketBody",
     "KeyItem",
@@ -176,6 +196,8 @@ SCHEMAS = [
     "QuestionAnswerResponse",
     "QuestionItem",
     "QuestionListResponse",
+    "QueueResponse",
+    "QueuedItem",
     "ReadyResponse",
     "RedeemTicketBody",
     "ReplaceRulesBody",
@@ -190,6 +212,7 @@ SCHEMAS = [
     "RuleItem",
     "SamplingBody",
     "SearchMatchItem",
+    "ServerClosingData",
     "ServerClosingFrame",
     "ServerReport",
     "SessionItem",
@@ -337,11 +360,14 @@ async def test_every_response_matches_the_document(
             "/guide",
             "/guide/events",
             "/api/health",
+            f"/api/identity?challenge={'a' * 64}",
             "/api/ready",
             "/api/workers",
             "/api/tools",
             "/api/teams",
             "/api/agents",
+            "/api/folders",
+            "/api/folders/files?q=a",
             "/api/models?available=true",
             "/api/keys",
         ):
@@ -410,6 +436,7 @@ async def confirm_a_tool_call(client: DocumentedClient, session_id: str) -> None
     await client.request("POST", f"/api/sessions/{session_id}/turns", {"input": "Write", "attachments": [picture]})
     await client.studio.events_until(session_id, "confirm_required")
     (question,) = (await client.request("GET", f"/api/confirms?session_id={session_id}")).json()["confirms"]
+    assert (await client.request("GET", f"/api/confirms/{question['id']}/diff")).json()["path"] == "a.txt"
     yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
     await client.request("POST", f"/api/confirms/{question['id']}", yes)
     await client.studio.events_until(session_id, "final")
@@ -446,7 +473,9 @@ async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
     await trust_a_file(client, path)
     assert (await client.request("GET", f"{path}/turns")).json()["turns"][0]["outcome"] == "answer"
     await client.request("GET", f"{path}/context")
+    assert (await client.request("GET", f"{path}/changes")).json()["files"][0]["path"] == "a.txt"
     assert (await client.request("GET", f"{path}/files?q=a.t")).json()["files"] == [{"path": "a.txt", "secret": False}]
+    assert (await client.request("GET", f"{path}/files/a.txt")).status_code == 200
     await client.request("PATCH", path, {"pinned": True})
     (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
     assert found["matches"]
@@ -475,6 +504,9 @@ async def queue_messages_and_stop(client: DocumentedClient, session_id: str) -> 
     for when_busy in ("queue", "steer"):
         await client.request("POST", f"{path}/turns", {"input": "Also", "when_busy": when_busy})
     assert (await client.request("POST", f"{path}/turns", {"input": "Me"})).status_code == 409
+    waiting = [one["message_id"] for one in (await client.request("GET", f"{path}/queue")).json()["messages"]]
+    await client.request("PATCH", f"{path}/queue/{waiting[0]}", {"input": "Better"})
+    await client.request("DELETE", f"{path}/queue/{waiting[1]}")
     await client.request("POST", f"{path}/stop")
     await client.studio.events_until(session_id, "handed_back")
 
@@ -483,6 +515,7 @@ async def open_streams(client: DocumentedClient, session_id: str) -> None:
     """Open the stream of a turn in a new session, that of a session, and that of all."""
     other = (await client.request("POST", "/api/sessions", {})).json()["id"]
     await client.request("POST", f"/api/sessions/{other}/turns", {"input": "On"}, Accept=EVENT_STREAM)
+    assert (await client.request("GET", f"/api/sessions/{session_id}/events?limit=3")).json()["has_more"]
     for stream in (f"/api/sessions/{session_id}/events", "/api/events"):
         async with client.studio.client.stream("GET", stream) as answer:
             client.check("GET", stream, answer)
@@ -507,6 +540,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
                 "entry_id": "mem_x",
                 "number": "1",
                 "rule_id": "x",
+                "message_id": "msg_x",
             }
             path = route.path.format(**ids, name="events", digest="0")
             if route.path == "/":
@@ -523,7 +557,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
 
 async def test_parameters_that_begin_with_an_underscore_are_ignored(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
-        for path in ("/api/health?_=1", "/api/tools?_=1&_cache=no", "/api/sessions?limit=5&_=2", "/assets/app.js?_=1"):
+        for path in ("/api/health?_=1", "/api/tools?_=1&_cache=no", "/api/sessions?limit=5&_=2", "/assets/main.js?_=1"):
             assert (await studio.client.get(path)).status_code == 200
         assert (await studio.client.post("/api/sessions?_=1", json={})).status_code == 201
         refused = await studio.client.get("/api/tools?_=1&limt=1&_=2")
@@ -553,11 +587,16 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (404, "session_not_found", "GET", "/api/confirms?session_id=ses_x", None),
             (404, "message_not_found", "POST", f"{session}/rewind", {"message_id": "msg_x"}),
             (404, "message_not_found", "POST", f"{session}/fork", {"message_id": "msg_x"}),
+            (404, "message_not_found", "GET", f"{session}/turns?message_id=msg_x", None),
+            (404, "turn_not_found", "GET", f"{session}/changes?turn_id=turn_x", None),
+            (404, "file_not_found", "GET", f"{session}/files/none.md", None),
+            (403, "file_refused", "GET", f"{session}/files/.env", None),
             (404, "attachment_not_found", "GET", f"{session}/attachments/{'0' * 64}", None),
             (404, "not_found", "GET", f"/api/sessions/%73{session_id[1:]}", None),
             (404, "confirm_not_found", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": ""}),
             (404, "question_not_found", "POST", "/api/questions/qst_x", {"answer": "a"}),
             (404, "subagent_not_found", "POST", f"{session}/subagents/x/retry", {}),
+            (404, "message_not_queued", "DELETE", f"{session}/queue/msg_x", None),
             (409, "client_turn_id_reused", "POST", f"{session}/turns", {"input": "b", "client_turn_id": "one"}),
             (413, "too_large", "POST", "/api/ticket", {"ticket": "t" * 2000}),
             (401, "bad_ticket", "POST", "/api/ticket", {"ticket": "t"}),
@@ -571,6 +610,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "bad_limit", "GET", "/api/sessions?limit=0", None),
             (422, "bad_day", "GET", "/api/usage?since=today", None),
             (422, "bad_types", "GET", "/api/events?types=final,nothing", None),
+            (422, "bad_cursor", "GET", f"{session}/events?until=ff-0", None),
             (422, "repeated_parameter", "GET", "/api/sessions?limit=1&limit=2", None),
             (422, "unknown_team", "POST", "/api/sessions", {"team": "nope"}),
             (422, "unknown_agent", "POST", "/api/sessions", {"agent": "nope"}),
@@ -639,21 +679,21 @@ def test_no_field_of_a_body_has_a_default_which_generated_clients_would_require(
     assert schemas["StartTurnBody"]["required"] == ["input"]
 
 
-def test_every_event_and_each_of_its_fields_is_described() -> None:
+def test_the_limits_of_a_number_have_the_names_of_json_schema() -> None:
+    document = json.dumps(openapi_document(TABLE))
+    assert [name for name in ("ge", "gt", "le", "lt", "multiple_of") if f'"{name}":' in document] == []
+    assert document.count('"minimum":') > 5
+
+
+def test_every_field_of_an_event_a_body_and_a_response_is_described() -> None:
     schemas = openapi_document(TABLE)["components"]["schemas"]
-    left, seen = [schemas["Event"]], set[str]()
-    missing = list[str]()
-    while left:
-        for name in set(re.findall(r"#/components/schemas/(\w+)", json.dumps(left.pop()))) - seen:
-            seen.add(name)
-            left.append(schemas[name])
-            fields = schemas[name]["properties"].items()
-            missing += [
-                f"{name}.{key}"
-                for key, schema in fields
-                if key not in ("type", "data") and not schema.get("description")
-            ]
-    assert (len(seen) > len(EventType), missing) == (True, [])
+    fields = [
+        (f"{name}.{key}", field.get("description"))
+        for name, schema in schemas.items()
+        for key, field in schema.get("properties", {}).items()
+        if not (key == "type" and "const" in field) and not (key == "data" and name.endswith("Event"))
+    ]
+    assert (len(fields) > 500, [name for name, text in fields if not text]) == (True, [])
 
 
 def test_no_two_schemas_of_the_document_have_the_same_name() -> None:

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from studio.http.openapi import EVENT_STREAM
+from studio.routes.queue import ChangeQueuedBody
 from studio.routes.sessions import ChangeSessionBody, CreateSessionBody
 from studio.routes.subagents import MessageSubagentBody
 from studio.routes.table import TABLE
@@ -86,6 +87,7 @@ async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(st
         "/api/questions/qst_x": QuestionAnswerBody.max_bytes,
         "/api/sessions": CreateSessionBody.max_bytes,
         "/api/sessions/ses_x": ChangeSessionBody.max_bytes,
+        "/api/sessions/ses_x/queue/msg_x": ChangeQueuedBody.max_bytes,
         "/api/sessions/ses_x/turns": StartTurnBody.max_bytes,
         "/api/sessions/ses_x/subagents/a/message": MessageSubagentBody.max_bytes,
     }
@@ -97,28 +99,29 @@ async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(st
     assert (await send_raw(studio, head + chunk * 33)).status == 413
 
 
-MANY = ",".join(f'"{number}":0' for number in range(200_000))
+def many_names() -> str:
+    return ",".join(f'"{number}":0' for number in range(200_000))
 
 
 HEAVY_BODIES = {
-    "unknown names": f"{{{MANY}}}",
-    "double names": f'{{{MANY},"199999":0}}',
-    "a long list": '{"input":[' + ",".join(["{}"] * 800_000) + "]}",
-    "many lists": '{"input":[' + ",".join([f"[{'5,' * 900}5]"] * 900) + "]}",
+    "unknown names": lambda: f"{{{many_names()}}}",
+    "double names": lambda: f'{{{many_names()},"199999":0}}',
+    "a long list": lambda: '{"input":[' + ",".join(["{}"] * 800_000) + "]}",
+    "many lists": lambda: '{"input":[' + ",".join([f"[{'5,' * 900}5]"] * 900) + "]}",
 }
 
 
 @pytest.mark.parametrize("what", HEAVY_BODIES)
 @pytest.mark.cases(quick=2)
 async def test_an_expensive_body_is_refused_in_about_the_time_of_reading_it(studio: RunningStudio, what: str) -> None:
-    session_id = await studio.session()
+    session_id, body = await studio.session(), HEAVY_BODIES[what]()
     began = time.process_time()
-    json.loads(HEAVY_BODIES[what])
+    json.loads(body)
     on_this_machine = time.process_time() - began
     began = time.process_time()
     answer = await studio.client.post(
         f"/api/sessions/{session_id}/turns",
-        content=HEAVY_BODIES[what],
+        content=body,
         headers={"Content-Type": "application/json"},
     )
     assert time.process_time() - began < 2 + 100 * on_this_machine
@@ -229,11 +232,13 @@ async def test_unknown_paths_and_wrong_methods_are_problems(studio: RunningStudi
 
 
 async def test_every_response_has_the_security_headers(studio: RunningStudio) -> None:
-    for path in ("/", "/api/health", "/api/nothing", "/assets/app.js"):
+    for path in ("/", "/api/health", "/api/nothing", "/assets/main.js"):
         headers = (await studio.client.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-store"
-        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+        assert headers["cache-control"] == ("no-cache" if path in {"/", "/assets/main.js"} else "no-store")
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';")
+        assert policy.endswith("; require-trusted-types-for 'script'; trusted-types 'none'")
         assert "server" not in headers
 
 
@@ -249,6 +254,10 @@ async def test_every_response_has_the_security_headers(studio: RunningStudio) ->
         ("/api/usage?since=20260101", "bad_day", "'since' must be a date such as '2026-11-21'."),
         ("/api/usage?until=2026-02-30", "bad_day", "'until' must be a date such as '2026-11-21'."),
         ("/api/sessions/{}/export?format=pdf", "bad_format", "'format' must be 'jsonl' or 'markdown'."),
+        ("/api/sessions/{}/export?after=-1", "bad_after", "'after' must be a whole number of at least 0."),
+        ("/api/sessions/{}/events?limit=501", "bad_limit", "'limit' must be a whole number from 1 to 500."),
+        ("/api/sessions/{}/artifacts?option=0", "bad_option", "'option' must be a whole number of at least 1."),
+        ("/api/sessions/{}/artifacts/a?revision=x", "bad_revision", "'revision' must be a whole number of at least 1."),
     ],
 )
 async def test_an_invalid_parameter_is_refused_with_what_it_must_be(
@@ -265,3 +274,8 @@ async def test_an_invalid_parameter_is_refused_with_what_it_must_be(
 )
 async def test_a_valid_parameter_is_accepted(studio: RunningStudio, query: str) -> None:
     assert (await studio.client.get(f"/api/sessions?{query}")).status_code == 200
+
+
+async def test_an_export_begins_after_any_event_of_a_long_log(studio: RunningStudio) -> None:
+    answer = await studio.client.get(f"/api/sessions/{await studio.session()}/export?after={10**15 - 1}")
+    assert (answer.status_code, answer.content) == (200, b"")

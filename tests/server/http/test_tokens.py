@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import json
+import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +13,9 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from agenticx.shared_values import MemorySharedValues
+from agenticx.shared_state.values import MemorySharedValues
 from studio.access import TICKET_SECONDS, MemoryTickets, SharedTickets, load_or_create_token
+from studio.routes import page
 from tests.support.server.raw_http import (
     AUTHORIZED,
     JSON,
@@ -92,7 +96,7 @@ async def test_no_spelling_of_a_path_bypasses_the_token(studio: RunningStudio, p
         "/api/sessions/%c3%a9",
         "/api/sessions/%zz",
         "/%61pi/health",
-        "/assets/%61pp.js",
+        "/assets/%6dain.js",
         "/%2F",
     ],
 )
@@ -124,9 +128,77 @@ async def test_asset_paths_cannot_leave_the_assets_folder(studio: RunningStudio,
     assert (await send_raw(studio, raw_request("GET", path))).status in (401, 404)
 
 
-@pytest.mark.parametrize("path", ["/assets", "/assets/", "/assets/app.js/", "/assets//app.js", "/assets/./app.js"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/assets",
+        "/assets/",
+        "/assets/main.js/",
+        "/assets//main.js",
+        "/assets/./main.js",
+        "/assets/vendor",
+        "/assets/vendor/../main.js",
+        "/assets/vendor//preact.js",
+        "/assets/vendor%2Fpreact.js",
+        "/assets/preact.js",
+    ],
+)
 async def test_an_asset_has_one_path(studio: RunningStudio, path: str) -> None:
     assert (await send_raw(studio, raw_request("GET", path, AUTHORIZED))).status == 404
+
+
+async def test_an_asset_in_a_folder_has_its_type_and_is_asked_for_again_by_its_etag(studio: RunningStudio) -> None:
+    for name, media_type in (("preact.js", "text/javascript"), ("vendor.toml", "text/plain")):
+        answer = await studio.client.get(f"/assets/vendor/{name}")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, f"{media_type}; charset=utf-8")
+        known = {"If-None-Match": answer.headers["etag"]}
+        again = await studio.client.get(f"/assets/vendor/{name}", headers=known)
+        assert (again.status_code, again.headers["cache-control"]) == (304, "no-cache")
+
+
+async def test_the_assets_that_the_page_names_are_kept_until_one_of_them_changes(
+    studio: RunningStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "web"
+    shutil.copytree(page._FOLDER, folder)
+    monkeypatch.setattr(page, "_FOLDER", folder)
+
+    async def main_of_page() -> str:
+        shown = await studio.client.get("/")
+        assert shown.headers["cache-control"] == "no-cache"
+        found = re.search(r'src="(assets/[0-9a-f]{32}/main\.js)"', shown.text)
+        assert found is not None
+        assert len(re.findall('"assets/', shown.text)) == shown.text.count(found[1].removesuffix("main.js"))
+        return f"/{found[1]}"
+
+    first = await main_of_page()
+    kept = await studio.client.get(first)
+    assert kept.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert kept.content == (await studio.client.get("/assets/main.js")).content
+    (folder / "main.js").write_text("changed")
+    changed = await studio.client.get(first)
+    assert (changed.text, changed.headers["cache-control"]) == ("changed", "no-cache")
+    second = await main_of_page()
+    assert second != first
+    for path, kind in ((first, "no-cache"), (second, "public, max-age=31536000, immutable")):
+        answer = await studio.client.get(path)
+        assert (answer.text, answer.headers["cache-control"]) == ("changed", kind)
+    assert (await studio.client.get(first.replace("main.js", "none.js"))).status_code == 404
+
+
+async def test_the_page_is_compressed_for_clients_that_accept_it(studio: RunningStudio) -> None:
+    plain = await studio.client.get("/assets/main.js", headers={"Accept-Encoding": "br, gzip;q=0"})
+    assert "content-encoding" not in plain.headers
+    for accepted in ("gzip", "deflate, GZIP;q=0.5", "br;q=1, *;q=0.1"):
+        answer = await studio.client.get("/assets/main.js", headers={"Accept-Encoding": accepted})
+        assert (answer.headers["content-encoding"], answer.content) == ("gzip", plain.content)
+        assert int(answer.headers["content-length"]) < len(plain.content)
+        assert answer.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+        assert answer.headers["etag"] != plain.headers["etag"]
+        known = {"Accept-Encoding": accepted, "If-None-Match": answer.headers["etag"]}
+        assert (await studio.client.get("/assets/main.js", headers=known)).status_code == 304
+    assert "content-encoding" in (await studio.client.get("/")).headers
+    assert "content-encoding" not in (await studio.client.get("/api/tools")).headers
 
 
 async def test_a_401_comes_before_the_body_is_read(studio: RunningStudio) -> None:
@@ -135,8 +207,18 @@ async def test_a_401_comes_before_the_body_is_read(studio: RunningStudio) -> Non
 
 
 async def test_public_paths_need_no_token(studio: RunningStudio) -> None:
-    for path in ("/", "/api/health", "/assets/app.js"):
+    for path in ("/", "/api/health", "/assets/main.js"):
         assert (await send_raw(studio, raw_request("GET", path))).status == 200
+
+
+async def test_a_server_proves_that_it_has_the_token(studio: RunningStudio) -> None:
+    host, challenge = f"127.0.0.1:{studio.port}", "0123456789abcdef" * 4
+    answer = await send_raw(studio, raw_request("GET", f"/api/identity?challenge={challenge}"))
+    proof = hmac.new(TOKEN.encode(), f"agenticx {host} {challenge}".encode(), "sha256").hexdigest()
+    assert (answer.status, json.loads(answer.body)) == (200, {"proof": proof})
+    for refused in ("", "?challenge=", "?challenge=ab", f"?challenge={'A' * 64}", f"?challenge={'a' * 129}"):
+        answer = await send_raw(studio, raw_request("GET", f"/api/identity{refused}"))
+        assert (answer.status, answer.code) in {(422, "bad_query"), (422, "invalid_query"), (422, "invalid_parameter")}
 
 
 # --- tickets ----------------------------------------------------------------------------------------------------------

@@ -59,9 +59,9 @@ async def test_the_cursor_can_come_in_the_query_and_the_header_wins(make_studio:
 async def test_readers_that_reconnect_during_a_turn_get_every_event_once(
     make_studio: StudioMaker, count: Count
 ) -> None:
-    readers, hops = count(3, 10, 100), count(5, 20, 100)
-    async with make_studio(ScriptedModel([many_events(10_000)])) as studio:
-        assert await resume_differences(studio, readers, hops, 10_000) == []
+    readers, hops, events = count(3, 10, 100), count(5, 20, 100), count(2_000, 10_000, 10_000)
+    async with make_studio(ScriptedModel([many_events(events)])) as studio:
+        assert await resume_differences(studio, readers, hops, events) == []
 
 
 async def test_the_stream_of_all_sessions_sends_new_events_and_resumes_by_its_own_cursors(

@@ -23,6 +23,7 @@ from tests.support.server.slow_readers import (
     MAX_MEMORY,
     check_stalled_request_is_dropped,
     memory_growth_for_stopped_readers,
+    wait_until_answered,
 )
 from tests.support.server.stream_checks import stalled_reader
 from tests.support.timeouts import PATIENCE, PatientClock, wait_until
@@ -34,12 +35,14 @@ READERS = 100
 BEAT = b": beat\n\n"
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("B3")
 async def test_a_hundred_stopped_readers_cost_bounded_memory_at_any_event_size(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as served:
         assert await memory_growth_for_stopped_readers(served, READERS) <= MAX_MEMORY
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("B3")
 async def test_dropped_readers_leave_no_large_event_in_memory(make_studio: StudioMaker) -> None:
     async with make_studio(clock=PatientClock({10.0: 2.5})) as studio:
@@ -55,9 +58,7 @@ async def memory_left_by_dropped_readers(studio: RunningStudio, readers: int) ->
         await append(studio.services.store, session_id, None, [large])
     before, _ = tracemalloc.get_traced_memory()
     with ExitStack() as stopped:
-        for _ in range(readers):
-            stopped.enter_context(stalled_reader(studio, session_id))
-        await wait_until(lambda: relay.readers == readers)
+        await wait_until_answered([stopped.enter_context(stalled_reader(studio, session_id)) for _ in range(readers)])
         await wait_until(lambda: relay.readers == 0)
     return tracemalloc.get_traced_memory()[0] - before
 
@@ -94,6 +95,7 @@ async def test_a_server_ends_soon_beside_readers_that_read_nothing(tmp_path: Pat
             assert time.monotonic() - began < WRITE_TIMEOUT_SECONDS
 
 
+@pytest.mark.ci_lane
 async def test_no_heartbeat_is_written_between_the_chunks_of_an_event(make_studio: StudioMaker) -> None:
     async with make_studio(clock=PatientClock({10.0: 1.0})) as studio:
         session_id = await studio.session()
@@ -130,9 +132,9 @@ def chunks_of(body: bytes) -> Iterator[bytes]:
         body = rest[length + 2 :]
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("B3")
 @pytest.mark.parametrize("read_part", ["nothing", "all but the end"])
-@pytest.mark.cases(quick=1)
 async def test_a_client_that_stops_reading_a_long_response_is_dropped(make_studio: StudioMaker, read_part: str) -> None:
     async with make_studio(clock=PatientClock({10.0: 2.5, 30.0: 2.0})) as studio:
         await check_stalled_request_is_dropped(studio, read_part)

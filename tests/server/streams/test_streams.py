@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from agenticx.llms import ScriptedModel
+from agenticx.sessions import MemoryStore
 from agenticx.testing import hang, say
+from tests.support.intercepted_store import InterceptedStore, StoreCall
 from tests.support.lanes import Count
-from tests.support.server.heartbeats import SHORT_HEARTBEAT_INTERVAL, STATES, HeartbeatLog, check_heartbeats, wait
-from tests.support.server.running_studio import Frame, StudioMaker, note, until
+from tests.support.server.heartbeats import SHORT_HEARTBEAT_INTERVAL, STATES, check_heartbeats, check_intervals, wait
+from tests.support.server.running_studio import IN_A_FILE, Frame, StudioMaker, note, until
 from tests.support.server.stream_checks import (
     check_framing,
     fill,
@@ -23,7 +26,7 @@ from tests.support.server.stream_checks import (
     start_running_turn,
     until_subscribed,
 )
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +55,32 @@ async def test_heartbeats_go_on_after_a_restart_while_a_question_and_a_message_w
     async with make_studio(ScriptedModel(script[1:]), clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
         assert studio.services.hub.running_turn_id(session_id) is not None
         async with studio.events(session_id, cursor=queued.id) as frames:
-            (await HeartbeatLog.record(frames)).check()
+            await check_intervals(frames)
+
+
+@pytest.mark.promise("B5")
+@IN_A_FILE
+async def test_a_heartbeat_does_not_wait_for_a_slow_read_of_the_log(make_studio: StudioMaker) -> None:
+    reads, slow, ended = 0, asyncio.Event(), asyncio.Event()
+
+    async def read_slowly(call: StoreCall) -> Any:
+        nonlocal reads
+        if call.name == "read" and slow.is_set():
+            await ended.wait()
+        reads += call.name == "read"
+        return await call.run()
+
+    store = InterceptedStore(MemoryStore(), lambda write: write.make(), read_slowly)
+    async with make_studio(store=store, clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
+        session_id = await studio.session()
+        reads = 0
+        async with studio.events(session_id) as frames:
+            await wait_until(lambda: reads >= 2)  # it waits for events or a heartbeat
+            slow.set()
+            try:
+                await until(frames, "comment")
+            finally:
+                ended.set()
 
 
 # --- the end of a stream ----------------------------------------------------------------------------------------------

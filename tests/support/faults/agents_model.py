@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock
 from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta
-from agenticx.messages import AssistantMessage, Message, SystemMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, SystemMessage
 from tests.support.endings import told_endings
 
 __all__ = ["LAST", "AgentsModel"]

@@ -13,11 +13,10 @@ from typing import Any
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.errors import StoreError
 from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent, UserAnswer
-from agenticx.sessions import SqliteStore, Store, StoredEvent
+from agenticx.sessions import Log, SqliteStore, Store, StoredEvent, read_log_pages
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.log.events import encode_events
-from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.sqlite import _lease as sqlite_lease
 from studio.services import Services

@@ -15,6 +15,7 @@ from agenticx.sessions import StoredEvent
 from studio.http.response_writer import WRITER_KEY
 from studio.services import Services
 from tests.support.intercepted_store import InterceptedCalls, StoreCall
+from tests.support.timeouts import wait_until
 
 __all__ = ["STREAMS"]
 
@@ -115,8 +116,7 @@ def _close_streams_first(services: Services) -> None:
 
     async def close() -> None:
         services.relay.closing.set()
-        while services.relay.readers:
-            await asyncio.sleep(0.005)
+        await wait_until(lambda: not services.relay.readers)
         await usual()
 
     hub.close = close

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Doubtful, Store, StoredEvent
+from agenticx.sessions import OutcomeUnknown, Store, StoredEvent
 from tests.support.faults.disk import DiskFault
 from tests.support.intercepted_store import InterceptedStore, StoreCall, Write
 
@@ -64,7 +64,7 @@ def failing(store: Store, fault: DiskFault) -> Store:
         return result
 
     async def around(write: Write) -> Sequence[StoredEvent]:
-        return await fail(write.make, Doubtful)
+        return await fail(write.make, OutcomeUnknown)
 
     async def around_call(call: StoreCall) -> Any:
         return await fail(call.run, StoreError)

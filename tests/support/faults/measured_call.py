@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agenticx.llms.base import close_model
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms import RetryingModel, RetryPolicy, close_model
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import load_settings
 from agenticx.tools import tool
@@ -43,7 +42,7 @@ async def main(wire: str, url: str, clocks: str) -> None:
 async def turn(model: Any, clocks: dict[str, float]) -> dict[str, Any]:
     """Return the code or type of the last event, and the number of characters received before it."""
     retrying, characters = RetryingModel(model, (), RetryPolicy(attempts=1)), 0
-    runtime = AgentRuntime(retrying, settings=load_settings({**NO_LIMIT, **clocks}, environ={}))
+    runtime = AgentRuntime(retrying, settings=load_settings({**NO_LIMIT, **clocks}))
     async for event in runtime.run_turn("hi", Session(), tools=[look]):
         characters += len(event.data["text"]) if event.type == "token" else 0
         if event.terminal:

@@ -11,8 +11,7 @@ from typing import Any
 
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Hub, SqliteStore, TurnRecord
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import Hub, SqliteStore, TurnRecord, fork
 from agenticx.sessions.history.subagent_notices import read_talk_events
 from agenticx.settings import load_settings
 from tests.support.commits import append

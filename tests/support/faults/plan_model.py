@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock
 from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolCallDelta, Usage, UsageDelta
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import AssistantMessage, Message
 
 WORD_SECONDS = 0.002
 

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx import builtin_tools
-from agenticx.llms import ChatModel
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import ChatModel, NamedModels
 from agenticx.logs import configure_logging
 from agenticx.sessions import SqliteStore, Store
 from agenticx.settings import load_settings

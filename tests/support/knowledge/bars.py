@@ -10,9 +10,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from agenticx.core.modes import detect_mode
-from agenticx.knowledge import Passage, check_citations
-from agenticx.knowledge.parsing import passage_sha256
+from agenticx.core.prompt_modes import detect_mode
+from agenticx.knowledge import Passage, check_citations, passage_sha256
 from tests.support.knowledge.data import knowledge_folder, knowledge_rows
 from tests.support.knowledge.questions import answer_questions
 

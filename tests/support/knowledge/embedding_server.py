@@ -28,7 +28,7 @@ def vector_of(text: str) -> list[float]:
 
 @dataclass
 class EmbeddingServer:
-    """A running server: its address, the texts that it was sent, and what it answers.
+    """A running server: its address, the texts that it was sent, the keys of all requests, and what it answers.
 
     `refuse` answers 400 for any request that has this word in a text; a `status` over 200 is that of all answers, and
     `answer` the body of all.
@@ -36,6 +36,7 @@ class EmbeddingServer:
 
     address: str = ""
     texts: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
     paths: set[str] = field(default_factory=set[str])
     status: int = 200
     refuse: str = "\0"
@@ -55,6 +56,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             body = json.loads(self.read_body())
             texts: list[str] = body["input"]
             state.paths.add(self.path)
+            state.keys.append(self.headers["authorization"])
             if state.status != 200 or any(state.refuse in text for text in texts):
                 self.send_json(state.status if state.status != 200 else 400, {"error": {"message": "not now"}})
                 return

@@ -375,14 +375,17 @@ class Cluster:
     def _kill(self) -> None:
         if self._server is None:
             return
+        until = time.monotonic() + PATIENCE
         if self._server.poll() is None:
             self._server.send_signal(signal.SIGSTOP)  # so that it starts no other process meanwhile
+            while _state(self._server.pid) not in "TZX":  # it may run on until the signal has reached it
+                assert time.monotonic() < until, "the server does not stop"
+                time.sleep(_POLL_SECONDS / 10)
         pids = self.processes()
         for pid in reversed(pids):  # the main process last: without it the others would tell their clients
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._server.wait()
-        until = time.monotonic() + PATIENCE
         while any(map(is_alive, pids[1:])):
             assert time.monotonic() < until, "a process of the server survives SIGKILL"
             time.sleep(_POLL_SECONDS)
@@ -425,10 +428,15 @@ def _environment() -> dict[str, str]:
 
 def is_alive(pid: int) -> bool:
     """Return whether there is a process with that id that has not ended."""
+    return _state(pid) not in "ZX"
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process's state, as /proc has it; X for one that is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return "X"
 
 
 def free_port() -> int:

@@ -21,9 +21,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.sessions import OwnershipLost
-from agenticx.sessions.store.base import SessionOwnedElsewhere
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import OwnershipLost, PostgresStore, SessionOwnedElsewhere
 from tests.support.forked import AsyncProcess
 from tests.support.postgres.writers import LoadWriter, break_commits
 from tests.support.timeouts import PATIENCE

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.sessions import MemoryStore, Store
-from agenticx.sessions.store.blobs import Blobs, MemoryBlobs
-from agenticx.sessions.store.postgres import PostgresStore
+from agenticx.sessions import Blobs, MemoryBlobs, MemoryStore, PostgresStore, Store
 from agenticx.sessions.store.postgres._connection import Server
 from agenticx.sessions.store.postgres._opening import open_database
 from agenticx.sessions.store.postgres._worker import WORK
@@ -99,7 +97,7 @@ class PostgresWorkers:
         return self._authority
 
     async def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
-        """End the lease of the session's owner, as `MemoryStore.expire` does."""
+        """End the lease of the session's owner, as `expire_lease` of tests/support/memory_store.py does."""
         database = self.authority._database  # pyright: ignore[reportPrivateUsage]
         rows = await database.server.fetch(_EXPIRE, session_id, only_idle)
         for store in self.stores if rows and noticed else ():

@@ -7,14 +7,15 @@ import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from statistics import median
 
 import asyncpg
 
 from tests.support.postgres.workers import StudioWorker
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, LoopDelays
 
-__all__ = ["Takeovers"]
+__all__ = ["Takeover", "Takeovers"]
 
 _MOST_LATE_SECONDS = 2.0
 
@@ -27,9 +28,10 @@ _OWNED_ELSEWHERE = """SELECT count(*) FROM fences
 
 @dataclass(eq=False)
 class Takeovers:
-    """The takeovers of sessions in a database, and the `seconds` that each took."""
+    """The takeovers of sessions in a database, and the `seconds` that each took, without delays of this process."""
 
     connection: asyncpg.Connection
+    delays: LoopDelays
     seconds: list[float] = field(default_factory=list[float])
 
     @classmethod
@@ -37,21 +39,16 @@ class Takeovers:
     async def watching(cls, url: str) -> AsyncGenerator[Takeovers]:
         connection = await asyncpg.connect(url)
         try:
-            yield cls(connection)
+            async with LoopDelays.watching() as delays:
+                yield cls(connection, delays)
         finally:
             await connection.close()
 
-    async def sessions_with_work(self, worker: StudioWorker) -> list[int]:
-        """Return the numbers of the sessions that a worker owns and that another one would go on with."""
-        return [number for (number,) in await self.connection.fetch(_WORK, worker.pid)]
-
-    async def wait(self, sessions: Collection[int], worker: StudioWorker, *, since: float) -> float:
-        """Wait until workers that live, and not this one, own all these sessions; return the seconds from `since`."""
-        async with asyncio.timeout(PATIENCE):
-            while await self.connection.fetchval(_OWNED_ELSEWHERE, [*sessions], worker.pid) < len(sessions):
-                await asyncio.sleep(0.005)
-        self.seconds.append(time.monotonic() - since)
-        return self.seconds[-1]
+    async def expect(self, worker: StudioWorker) -> Takeover:
+        """Return the takeover of a worker's sessions that have work, just before it is killed or frozen."""
+        sessions = [number for (number,) in await self.connection.fetch(_WORK, worker.pid)]
+        lease_end = await self.connection.fetchval("SELECT until FROM workers WHERE pid = $1", worker.pid)
+        return Takeover(self, worker.pid, sessions, lease_end, time.monotonic(), self.delays.total)
 
     def check(self, within: float) -> None:
         """Assert that most takeovers took at most `within` seconds, and print the times.
@@ -64,3 +61,28 @@ class Takeovers:
         print(f"at most {max(self.seconds):.2f} s")
         assert median(self.seconds) <= within
         assert max(self.seconds) <= within + _MOST_LATE_SECONDS
+
+
+@dataclass(eq=False)
+class Takeover:
+    """A takeover of sessions of the worker with that process id, whose lease ended at `lease_end` or later."""
+
+    takeovers: Takeovers
+    pid: int
+    sessions: Collection[int]
+    lease_end: datetime
+    _since: float
+    _delays_before: float
+
+    async def wait(self) -> None:
+        """Wait until workers that live, and not this one, own all these sessions."""
+        connection, delays = self.takeovers.connection, self.takeovers.delays
+        async with asyncio.timeout(PATIENCE):
+            while await connection.fetchval(_OWNED_ELSEWHERE, [*self.sessions], self.pid) < len(self.sessions):
+                await asyncio.sleep(0.005)
+        delay = delays.total - self._delays_before
+        self.takeovers.seconds.append(time.monotonic() - self._since - delay)
+
+    async def is_lease_over(self) -> bool:
+        """Return whether the lease has ended by the clock of the database."""
+        return await self.takeovers.connection.fetchval("SELECT clock_timestamp() >= $1", self.lease_end)

@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Commit, Doubtful, Lease, SessionRecord, Store, StoredEvent
-from agenticx.sessions.log.commits import Loaded
-from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.postgres import PostgresStore, _writer
+from agenticx.sessions import (
+    Commit,
+    Lease,
+    OutcomeUnknown,
+    PostgresStore,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    read_log_pages,
+)
+from agenticx.sessions.log.commits import LoadedSession
+from agenticx.sessions.store.postgres import _writer
 from tests.support.postgres.cluster import Cluster
 from tests.support.stores import record, token
 from tests.support.timeouts import PATIENCE
@@ -62,7 +70,7 @@ class LoadWriter:
         self._count = 0
         self._lease: Lease | None = None
 
-    async def claim(self) -> Loaded:
+    async def claim(self) -> LoadedSession:
         """Become the owner, and return what is stored."""
         self._lease = await self.store.ownership.claim(self.session_id)
         return await self._lease.load()
@@ -76,7 +84,7 @@ class LoadWriter:
         while True:
             try:
                 stored = await self._lease.commit(commit)
-            except Doubtful:
+            except OutcomeUnknown:
                 continue
             self.stored += stored
             return stored

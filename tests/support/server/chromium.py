@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -51,6 +51,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
+_KEY_CODES = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40, "F2": 113, "F6": 117}
 _numbers = itertools.count(1)  # of calls: a browser outlives the tabs that call it
 
 
@@ -62,14 +63,37 @@ class Tab:
         self._responses: dict[int, asyncio.Future[Any]] = {}
         self._context: str | None = None
         self._session: str | None = None
-        self._loaded = asyncio.Event()
-        self._reading = asyncio.create_task(self._read())
+        self._target: str | None = None
+        self._document: str | None = None  # the loader of the main frame's document
+        self._is_loaded = False
+        self._loading = asyncio.Event()  # set at each step of that
+        self._beside: list[Tab] = []
+        self._trace: list[dict[str, Any]] = []
+        self._traced = asyncio.Event()
         self.errors: list[str] = []
+        self._reading: asyncio.Task[None] | None = None
 
     async def open(self, url: str) -> None:
-        self._context = (await self._call("Target.createBrowserContext"))["browserContextId"]
-        target = await self._call("Target.createTarget", url="about:blank", browserContextId=self._context)
-        attached = await self._call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        self._reading = asyncio.create_task(self._read())
+        self._context = (await self._call("Target.createBrowserContext", on=None))["browserContextId"]
+        await self._open_in_context(url)
+
+    async def open_beside(self, url: str) -> Tab:
+        """Open another tab of this one's context, with the same storage, in front of it; it is closed with this one."""
+        other = Tab(self._reader, self._writer)
+        other._responses, other._context = self._responses, self._context
+        self._beside.append(other)
+        await other._open_in_context(url)
+        return other
+
+    async def show(self) -> None:
+        """Bring the tab to the front, so that the others of its context are hidden."""
+        await self._call("Target.activateTarget", on=None, targetId=self._target)
+
+    async def _open_in_context(self, url: str) -> None:
+        target = await self._call("Target.createTarget", on=None, url="about:blank", browserContextId=self._context)
+        self._target = target["targetId"]
+        attached = await self._call("Target.attachToTarget", on=None, targetId=self._target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             await self._call(f"{domain}.enable")
@@ -77,6 +101,10 @@ class Tab:
 
     async def reload(self) -> None:
         await self._load("Page.reload")
+
+    async def go(self, url: str) -> None:
+        """Load another address, as the page of the tab has it loaded."""
+        await self._load("Runtime.evaluate", expression=f"void setTimeout(() => open({json.dumps(url)}, '_self'))")
 
     async def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression; a promise is awaited."""
@@ -96,6 +124,36 @@ class Tab:
                 check();
             }})"""
         )
+
+    async def busy_seconds(self) -> float:
+        """Return the seconds of CPU time that the tasks of the page's main thread have taken so far."""
+        await self._call("Performance.enable", timeDomain="threadTicks")
+        metrics = (await self._call("Performance.getMetrics"))["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+    @asynccontextmanager
+    async def traced_tasks(self) -> AsyncGenerator[list[float]]:
+        """Yield a list that has, at the end, the seconds of CPU time of each task of the page's main thread."""
+        found: list[float] = []
+        self._trace, self._traced = [], asyncio.Event()
+        config = {"includedCategories": ["toplevel"]}
+        await self._call("Tracing.start", transferMode="ReportEvents", traceConfig=config)
+        yield found
+        await self._call("Tracing.end")
+        async with asyncio.timeout(PATIENCE):
+            await self._traced.wait()
+        mains = {(e["pid"], e["tid"]) for e in self._trace if e.get("args", {}).get("name") == "CrRendererMain"}
+        threads: dict[tuple[int, int], list[float]] = {thread: [] for thread in mains}  # of other tabs, too
+        for event in self._trace:
+            thread = (event["pid"], event["tid"])
+            if thread in mains and event["name"].endswith("RunTask"):
+                threads[thread].append(event.get("tdur", 0) / 1e6)
+        found += max(threads.values(), key=sum)
+
+    async def heap_bytes(self) -> int:
+        """Return the size of the objects that the page's scripts still reach."""
+        await self._call("HeapProfiler.collectGarbage")
+        return (await self._call("Runtime.getHeapUsage"))["usedSize"]
 
     async def color_at(self, x: int, y: int) -> tuple[int, ...]:
         """Return the colour of a pixel of the tab as red, green and blue."""
@@ -126,6 +184,30 @@ class Tab:
         x, y = await self.evaluate(box)
         await self._call("Input.dispatchMouseEvent", type=event, x=x, y=y, **params)
 
+    async def resize(self, width: int, height: int) -> None:
+        """Give the page another size, in CSS pixels."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+        await self._call("Emulation.setDeviceMetricsOverride", **metrics)
+
+    async def emulate(self, **media: str) -> None:
+        """Tell the page of these media features, as `forced_colors="active"`, and of no others."""
+        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
+        await self._call("Emulation.setEmulatedMedia", features=features)
+
+    async def press(self, key: str, *, held: Sequence[str] = ()) -> None:
+        """Press a key where the focus is, while others are held down."""
+        modifiers = sum({"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}[name] for name in held)
+        typed = key if len(key) == 1 else {"Enter": "\r"}.get(key)
+        pressed = {"key": key, "code": key, "modifiers": modifiers, "windowsVirtualKeyCode": _KEY_CODES.get(key, 0)}
+        if typed is not None and not {"Alt", "Control", "Meta"} & set(held):
+            pressed["text"] = typed
+        for event in ("keyDown", "keyUp"):
+            await self._call("Input.dispatchKeyEvent", type=event, **pressed)
+
+    async def type(self, text: str) -> None:
+        """Type a text where the focus is."""
+        await self._call("Input.insertText", text=text)
+
     async def allow_clipboard(self) -> None:
         """Let the page read the clipboard."""
         permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"]
@@ -136,25 +218,35 @@ class Tab:
         params = {"behavior": "allow", "downloadPath": str(folder), "browserContextId": self._context}
         await self._call("Browser.setDownloadBehavior", **params)
 
+    async def block(self, *urls: str) -> None:
+        """Let requests for these URLs fail, in which `*` stands for any text, and no others."""
+        await self._call("Network.enable")
+        await self._call("Network.setBlockedURLs", urls=urls)
+
     async def close(self) -> None:
-        self._session = None
+        if self._reading is None:
+            return
         if self._context is not None:
-            await self._call("Target.disposeBrowserContext", browserContextId=self._context)
-            await self._call("Browser.getVersion")  # its answer comes after all that the tab sent
+            await self._call("Target.disposeBrowserContext", on=None, browserContextId=self._context)
+            await self._call("Browser.getVersion", on=None)  # its answer comes after all that the tab sent
         self._reading.cancel()
         await asyncio.wait([self._reading])
 
     async def _load(self, method: str, **params: Any) -> None:
-        self._loaded.clear()
-        await self._call(method, **params)
+        """Call a method that navigates, and wait until the new document is loaded."""
+        before = self._document
+        wanted = (await self._call(method, **params)).get("loaderId")
         async with asyncio.timeout(PATIENCE):
-            await self._loaded.wait()
+            while not self._is_loaded or self._document == before or wanted not in (None, self._document):
+                self._loading.clear()
+                await self._loading.wait()
 
-    async def _call(self, method: str, **params: Any) -> Any:
+    async def _call(self, method: str, *, on: str | None = "tab", **params: Any) -> Any:
+        """Call a method of the tab, or with `on=None` of the browser."""
         number = next(_numbers)
         self._responses[number] = asyncio.get_running_loop().create_future()
         message = {"id": number, "method": method, "params": params}
-        if self._session is not None:
+        if on is not None:
             message["sessionId"] = self._session
         self._writer.write(json.dumps(message).encode() + b"\0")
         async with asyncio.timeout(PATIENCE):
@@ -163,16 +255,28 @@ class Tab:
     async def _read(self) -> None:
         while raw := await self._message():
             message = json.loads(raw)
-            if message.get("sessionId") not in (None, self._session):  # of a tab of the test before
+            if "id" in message and message["id"] in self._responses:
+                self._responses.pop(message["id"]).set_result(message.get("result") or message)
                 continue
-            if "id" in message:
-                self._responses[message["id"]].set_result(message.get("result") or message)
-            elif message["method"] == "Page.loadEventFired":
-                self._loaded.set()
-            elif message["method"] == "Runtime.exceptionThrown":
-                self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
-            elif message["method"] == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
-                self.errors.append(message["params"]["entry"]["text"])
+            for tab in (self, *self._beside):
+                if message.get("sessionId") == tab._session and "method" in message:
+                    tab._take(message["method"], message["params"])
+
+    def _take(self, method: str, params: Any) -> None:
+        if method == "Page.frameNavigated" and "parentId" not in params["frame"]:
+            self._document, self._is_loaded = params["frame"]["loaderId"], False
+            self._loading.set()
+        elif method == "Page.loadEventFired":
+            self._is_loaded = True
+            self._loading.set()
+        elif method == "Tracing.dataCollected":
+            self._trace += params["value"]
+        elif method == "Tracing.tracingComplete":
+            self._traced.set()
+        elif method == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(params["exceptionDetails"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
 
     async def _message(self) -> bytes:
         try:

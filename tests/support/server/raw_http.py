@@ -17,6 +17,7 @@ _IDS = {
     "agent_id": "a",
     "digest": "0",
     "entry_id": "mem_x",
+    "message_id": "msg_x",
     "name": "events",
     "number": "1",
     "path": "a.md",

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from agenticx.clocks import Clock
-from agenticx.llms import ChatModel, ScriptedModel, resolve_model
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import ChatModel, NamedModels, ScriptedModel, resolve_model
 from agenticx.runtime import AgentHook
 from agenticx.sessions import Store
 from agenticx.settings import load_settings

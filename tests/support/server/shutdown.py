@@ -14,11 +14,11 @@ import httpx
 from tests.support.faults.broken_agx import SOUND
 from tests.support.server.agx_processes import ServedStudio, agx_serve, outcome
 from tests.support.server.stream_client import StreamClient, envelope_of
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 
 __all__ = ["ShutdownScenario"]
 
-CLOSING_FRAME = b'data: {"type":"server_closing"}'
+CLOSING_FRAME = b'data: {"type":"server_closing","data":{"reason":"stopped"}}'
 
 
 @dataclass
@@ -121,9 +121,9 @@ async def all_open(client: httpx.AsyncClient, count: int) -> None:
 
 
 async def all_have(readers: list[StreamClient], type_: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not all(any(f'"type":"{type_}"'.encode() in frame for frame in reader.frames) for reader in readers):
-            await asyncio.sleep(0.02)
+    await wait_until(
+        lambda: all(any(f'"type":"{type_}"'.encode() in frame for frame in reader.frames) for reader in readers)
+    )
 
 
 def data_of(frame: bytes) -> bytes:

@@ -14,9 +14,14 @@ from tests.support.commits import append
 from tests.support.server.agx_processes import ServedStudio
 from tests.support.server.running_studio import TOKEN, RunningStudio
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 
-__all__ = ["MAX_MEMORY", "check_stalled_request_is_dropped", "memory_growth_for_stopped_readers"]
+__all__ = [
+    "MAX_MEMORY",
+    "check_stalled_request_is_dropped",
+    "memory_growth_for_stopped_readers",
+    "wait_until_answered",
+]
 
 MEGABYTE = 1024 * 1024
 MAX_MEMORY = 150 * MEGABYTE
@@ -56,18 +61,14 @@ async def check_stalled_request_is_dropped(studio: RunningStudio, read_part: str
     await append(studio.services.store, session_id, None, [large] * 3)
     await studio.client.aclose()
     connections = studio.server.server_state.connections
-    async with asyncio.timeout(PATIENCE):
-        while connections:
-            await asyncio.sleep(0.01)
+    await wait_until(lambda: not connections)
     studio.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     with socket.socket() as quiet:
         quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         quiet.connect(("127.0.0.1", studio.port))
         head = f"GET /api/sessions/{session_id}/messages HTTP/1.1\r\nHost: 127.0.0.1:{studio.port}\r\n"
         quiet.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
-        async with asyncio.timeout(PATIENCE):
-            while not connections:
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: connections)
         (connection,) = connections
         async with asyncio.timeout(PATIENCE):
             while read_part != "nothing" and not (connection.cycle and connection.cycle.response_complete):
@@ -77,8 +78,7 @@ async def check_stalled_request_is_dropped(studio: RunningStudio, read_part: str
                 await asyncio.sleep(0.001)
         assert waiting < MEGABYTE // 4
         async with asyncio.timeout(seconds):
-            while connections:
-                await asyncio.sleep(0.01)
+            await wait_until(lambda: not connections)
 
 
 @contextmanager
@@ -101,9 +101,7 @@ async def wait_until_answered(stopped: Sequence[socket.socket]) -> None:
     begun = select.poll()
     for quiet in stopped:
         begun.register(quiet, select.POLLIN)
-    async with asyncio.timeout(PATIENCE):
-        while len(begun.poll(0)) < len(stopped):
-            await asyncio.sleep(0.02)
+    await wait_until(lambda: len(begun.poll(0)) >= len(stopped))
 
 
 def resident_bytes(served: ServedStudio) -> int:

@@ -17,7 +17,7 @@ from agenticx.testing import pause, say, think
 from tests.support.commits import append
 from tests.support.server.running_studio import TOKEN, Frame, RunningStudio
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 
 
 async def run_turn(studio: RunningStudio, session_id: str, text: str = "hi") -> list[Frame]:
@@ -34,9 +34,7 @@ async def fill(studio: RunningStudio, session_id: str, count: int, text: str = "
 
 
 async def until_subscribed(studio: RunningStudio, readers: int = 1) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while studio.services.relay.readers != readers:
-            await asyncio.sleep(0.005)
+    await wait_until(lambda: studio.services.relay.readers == readers)
 
 
 # --- resume -----------------------------------------------------------------------------------------------------------
@@ -157,9 +155,7 @@ async def check_odd_cursors_of_all(studio: RunningStudio) -> None:
     async with asyncio.TaskGroup() as group:
         for reader in (*readers, live):
             group.create_task(answered(reader))
-        async with asyncio.timeout(PATIENCE):
-            while not all(reader.unnumbered for reader in readers):
-                await asyncio.sleep(0.005)
+        await wait_until(lambda: all(reader.unnumbered for reader in readers))
         await until_subscribed(studio, len(readers) + 1)
         await run_turn(studio, session_id)
     assert live.types[0] == "turn_started"
@@ -237,8 +233,7 @@ async def leaks_of_aborted_readers(
         reader.close()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while growth(held(), before):
-                await asyncio.sleep(0.01)
+            await wait_until(lambda: not growth(held(), before))
     return growth(held(), before) | {"turns": int(studio.services.hub.running_turn_id(session_id) is not None)}
 
 

@@ -31,7 +31,7 @@ def asks(
     async def ask(question: str = "go") -> str:
         """Ask another agent."""
         if make_runtime is None:
-            runtime = AgentRuntime(model, AutoApproveConfirmGate(), settings=load_settings({}, environ={}))
+            runtime = AgentRuntime(model, AutoApproveConfirmGate(), settings=load_settings())
         else:
             runtime = make_runtime(model)
         below = TurnContext(parent=current_turn(), **context)

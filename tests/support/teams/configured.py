@@ -14,7 +14,7 @@ from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 
-__all__ = ["PAIR", "log_of", "open_team_hub", "shown", "speakers", "team_file"]
+__all__ = ["DESK", "PAIR", "log_of", "open_team_hub", "shown", "speakers", "team_file"]
 
 PAIR = """
 kind = "round_robin"
@@ -27,6 +27,25 @@ name = "critic"
 system_message = "Judge."
 """
 """A team of a writer and a critic, of whom each speaks once in a run."""
+
+DESK = """
+kind = "swarm"
+[[participants]]
+name = "desk"
+system_message = "Ask."
+handoffs = ["clerk", "customer"]
+[[participants]]
+name = "clerk"
+system_message = "Work."
+handoffs = ["customer"]
+[[termination]]
+type = "handoff"
+target = "customer"
+[[termination]]
+type = "text_mention"
+text = "DONE"
+"""
+"""A team whose runs end when an agent hands over to the customer, who is no participant."""
 
 
 def team_file(home: Path, text: str = PAIR, name: str = "pair") -> Path:

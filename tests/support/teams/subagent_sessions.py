@@ -11,16 +11,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from agenticx import UserMessage
 from agenticx.clocks import rfc3339
 from agenticx.llms import ChatModel, ModelRequest, ScriptedModel
-from agenticx.messages import UserMessage
-from agenticx.sessions import Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
-from agenticx.sessions.store.base import Durability, Log, Ownership
+from agenticx.sessions import (
+    Durability,
+    Hub,
+    Log,
+    MemoryStore,
+    Ownership,
+    OwnershipLost,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    TurnRequest,
+)
 from agenticx.settings import load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import call
 from agenticx.tools import Tool
 from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.memory_store import expire_lease
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import hub_over
 
@@ -63,7 +74,7 @@ class MortalStore(InterceptedStore):
     def die(self, session_id: str) -> None:
         """Write nothing from now on, and lose the session."""
         self.is_dead = True
-        self.memory.expire(session_id)
+        expire_lease(self.memory, session_id)
 
     @property
     def log(self) -> Log:

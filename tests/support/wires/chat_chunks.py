@@ -7,13 +7,13 @@ from typing import Any
 
 from agenticx.errors import ModelError
 from agenticx.llms import Reply
-from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.support.wires.replies import parse_reply
+from tests.support.wires.wires import WIRES
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return parse_reply(ChatReplyParser(label="test", model="m"), chunks)
+    return parse_reply(WIRES["openai_chat"].parser("m"), chunks)
 
 
 def delta(finish_reason: Any = None, **fields: Any) -> dict[str, Any]:

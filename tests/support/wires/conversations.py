@@ -6,14 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.llms import ToolSchema
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-)
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage
 from tests.support.wires.replies import sse
 from tests.support.wires.wires import WireUnderTest, read
 

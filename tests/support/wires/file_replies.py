@@ -8,8 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from agenticx.llms import OpenAIChatModel
-from agenticx.llms.wires.openai_chat import ChatDialect
+from agenticx.llms import ChatDialect, OpenAIChatModel
 from tests.support.wires import anthropic_events as anthropic
 from tests.support.wires import chat_chunks as chat
 from tests.support.wires import gemini_events as gemini

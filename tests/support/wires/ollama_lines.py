@@ -8,13 +8,13 @@ from typing import Any
 
 from agenticx.errors import ModelError
 from agenticx.llms import Reply
-from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from tests.support.wires.replies import parse_reply
+from tests.support.wires.wires import WIRES
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return parse_reply(OllamaReplyParser(label="test", model="m"), chunks)
+    return parse_reply(WIRES["ollama"].parser("m"), chunks)
 
 
 def lines(*events: Any) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
 from agenticx.llms import ChatModel, ModelRequest, Reply, complete
-from agenticx.messages import UserMessage
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.recorded import Recording, outcome
 

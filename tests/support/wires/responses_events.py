@@ -7,13 +7,13 @@ from typing import Any
 
 from agenticx.errors import ModelError
 from agenticx.llms import Reply
-from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.replies import parse_reply
+from tests.support.wires.wires import WIRES
 
 
 def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return parse_reply(ResponsesReplyParser(label="test", model="m"), chunks)
+    return parse_reply(WIRES["openai_responses"].parser("m"), chunks)
 
 
 def event(name: str, index: int | None = 0, **fields: Any) -> dict[str, Any]:

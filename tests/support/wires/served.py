@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
 from agenticx.llms import (
     AnthropicModel,
@@ -22,9 +23,7 @@ from agenticx.llms import (
     complete,
 )
 from agenticx.llms.wires.provider_model import ProviderModel
-from agenticx.messages import UserMessage
-from agenticx.testing import FakeOpenAIServer, status
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, RawReply, status
 from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import ChunkServer, chunk_server
 from tests.support.wires.replies import sse

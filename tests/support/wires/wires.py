@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from agenticx.llms import (
     AnthropicModel,
+    ChatDialect,
     ChatModel,
     GeminiModel,
     ModelRequest,
@@ -18,20 +20,15 @@ from agenticx.llms import (
     ToolSchema,
 )
 from agenticx.llms.model_catalog import load_model_catalog
-from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
-from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.gemini import _request as gemini_request
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
-from agenticx.llms.wires.ollama import _request as ollama_request
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
-from agenticx.llms.wires.openai_chat import _request as openai_chat_request
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_responses import _request as openai_responses_request
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from agenticx.llms.wires.reply_reader import ReplyParser
 from agenticx.messages import Message
 from tests.support.wires import rules_anthropic, rules_chat, rules_gemini, rules_ollama, rules_responses, sdk_types
+from tests.support.wires.bodies import anthropic_body, chat_body, gemini_body, ollama_body, responses_body
 from tests.support.wires.replies import parse_reply as read
 
 __all__ = ["WIRES", "WireUnderTest", "read", "refusals"]
@@ -62,18 +59,13 @@ class WireUnderTest:
 
     def violations(self, body: dict[str, Any]) -> list[str]:
         """Return the rules that a body breaks: a strict server's, and those of the SDK's types if installed."""
-        return self.rules(body) + sdk_types.type_errors(self.name, body)
+        return self.rules(body) + sdk_types.found_beside_rules(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
         """Return the violations of the bodies that would be sent; empty if all strict servers accept theirs."""
         found = self.violations(self.request(messages, model=model, tools=tools))
         request = ModelRequest(messages=messages, tools=tools)
         return found + [fault for body, rules in self.stricter for fault in rules(json.loads(body(request, model)))]
-
-
-def _chat_body(**dialect: Any) -> Callable[[ModelRequest, str], bytes]:
-    known = ChatDialect(**dialect)
-    return lambda request, model: openai_chat_request.request_body(request, model=model, dialect=known, stream=True)
 
 
 _MISTRAL = load_model_catalog().providers["mistral"].dialect or ChatDialect()
@@ -85,22 +77,20 @@ WIRES = {
             name="openai_chat",
             parser=lambda model: ChatReplyParser(label="test", model=model),
             model=lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
-            body=_chat_body(returns_reasoning=True),
+            body=partial(chat_body, returns_reasoning=True),
             rules=rules_chat.violations,
             streams="chat",
             stricter=[
-                (_chat_body(**asdict(_MISTRAL)), rules_chat.mistral_violations),
-                (_chat_body(returns_reasoning=True, alternating_roles=True), rules_chat.template_violations),
-                (_chat_body(needs_reasoning=True, system_rows=False), rules_chat.template_violations),
+                (partial(chat_body, **asdict(_MISTRAL)), rules_chat.mistral_violations),
+                (partial(chat_body, returns_reasoning=True, alternating_roles=True), rules_chat.template_violations),
+                (partial(chat_body, needs_reasoning=True, system_rows=False), rules_chat.template_violations),
             ],
         ),
         WireUnderTest(
             name="openai_responses",
             parser=lambda model: ResponsesReplyParser(label="test", model=model),
             model=lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
-            body=lambda request, model: openai_responses_request.request_body(
-                request, model=model, dialect=openai_responses_request.ResponsesDialect(), stream=True
-            ),
+            body=responses_body,
             rules=rules_responses.violations,
             streams="responses",
         ),
@@ -108,9 +98,7 @@ WIRES = {
             name="anthropic",
             parser=lambda model: AnthropicReplyParser(label="test", model=model),
             model=lambda url: AnthropicModel("m", base_url=url),
-            body=lambda request, model: anthropic_request.request_body(
-                request, model=model, max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}
-            ),
+            body=partial(anthropic_body, thinking={"type": "enabled", "budget_tokens": 1024}),
             rules=rules_anthropic.violations,
             streams="anthropic",
         ),
@@ -118,9 +106,7 @@ WIRES = {
             name="gemini",
             parser=lambda model: GeminiReplyParser(label="test", model=model),
             model=lambda url: GeminiModel("m", base_url=url),
-            body=lambda request, model: gemini_request.request_body(
-                request, model=model, dialect=gemini_request.GeminiDialect()
-            ),
+            body=gemini_body,
             rules=lambda body: rules_gemini.violations(body, signed=True),
             streams="gemini",
         ),
@@ -128,7 +114,7 @@ WIRES = {
             name="ollama",
             parser=lambda model: OllamaReplyParser(label="test", model=model),
             model=lambda url: OllamaModel("m", base_url=url),
-            body=lambda request, model: ollama_request.request_body(request, model=model, context_window=None),
+            body=ollama_body,
             rules=rules_ollama.violations,
             streams=None,
             ending="ndjson",

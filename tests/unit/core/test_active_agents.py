@@ -186,7 +186,7 @@ async def test_an_active_agent_that_nobody_knows_any_more_is_an_error_that_says_
         await hub.change(session.id, {"agent": None})
         assert outline(await collect(hub.run_turn(session.id, "Hi")))[-1] == "final"
     async with opened(tmp_path, ScriptedModel([]), agents=()) as hub:
-        with pytest.raises(UnknownAgent, match="unknown agent 'Billing': there is the main agent only"):
+        with pytest.raises(UnknownAgent, match="unknown agent 'Billing': the session has its main agent only"):
             await hub.change(session.id, {"agent": "Billing"})
         with pytest.raises(ValueError, match="1 to 200 characters"):
             await hub.create(agent="")
@@ -244,7 +244,7 @@ def test_agents_of_a_hub_have_names_of_their_own(tmp_path: Path) -> None:
         create_app(agents=[Agent(), Agent()], settings=settings)
     with pytest.raises(ValueError, match="'meta' is the main agent"):
         create_app(agents=[Agent(name="meta")], settings=settings)
-    with pytest.raises(TypeError, match=r"agents of agenticx\.core"):
+    with pytest.raises(TypeError, match=r"agents\[0\] must be an Agent, not str"):
         create_app(agents=["Billing"], settings=settings)  # pyright: ignore[reportArgumentType]
 
 

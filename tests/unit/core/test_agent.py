@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from agenticx import (
     Agent,
@@ -28,6 +29,7 @@ from agenticx import (
 )
 from agenticx.core import AgentExecutor
 from agenticx.errors import SettingsError, UnknownAgent
+from agenticx.permissions import PermissionMode, Rule
 from agenticx.runtime import AgentRuntime, Budget, ConfirmRequest, StopSignal
 from agenticx.sessions import Hub, HubClosed, SessionEvent, SessionRecord
 from agenticx.teams import (
@@ -39,6 +41,7 @@ from agenticx.teams import (
     TeamError,
 )
 from agenticx.testing import ScriptedModel, call, outline, say, usage
+from agenticx.tools.builtin import ask_user
 
 pytestmark = pytest.mark.anyio
 
@@ -211,6 +214,45 @@ async def test_a_confirmation_that_the_loop_leaves_unanswered_is_denied_where_no
     assert results(turn.result.events)[0].startswith("Denied by policy. Reason: Nobody can be asked")
 
 
+def asking(**fields: Any) -> Agent[Any, str]:
+    """Return an agent that asks the user for a color, and says "Done."."""
+    model = ScriptedModel([call("ask_user", {"text": "Which color?", "options": ["red", "blue"]}), say("Done.")])
+    return Agent(name="asker", model=model, tools=[ask_user], **fields)
+
+
+@pytest.mark.parametrize("place", ["memory", "hub", "gate", "function", "function, hub", "tool"])
+async def test_the_loop_over_a_stream_answers_questions(place: str) -> None:
+    gates = {"gate": AsyncConfirmGate(), "function": lambda request: True, "function, hub": lambda request: True}
+    agent = asking(confirm_gate=gates.get(place))
+    if place == "tool":
+        asked = ScriptedModel([call("asker", {"task": "Ask."}), say("Ok.")])
+        agent = Agent(name="boss", model=asked, tools=[agent.as_tool()])
+    async with open_hub("memory://", model="demo") as hub:
+        session = await hub.create() if "hub" in place else None
+        async with agent.stream("go", session=session) as turn:
+            async for event in turn:
+                if event.type == "question_asked":
+                    assert event.data["options"] == ["red", "blue"]
+                    event.answer("green")
+    answers = [event.data for event in turn.result.events if event.type == "question_answered"]
+    assert [(data["answer"], data["by"]) for data in answers] == [("green", "user")]
+    assert results(turn.result.events)[0] == "green"
+
+
+async def test_a_question_that_the_loop_leaves_unanswered_has_no_answer_where_nobody_can_be_asked() -> None:
+    async with asking().stream("go") as turn:
+        events = [event async for event in turn]
+    assert results(events)[0].startswith("No answer: nobody can be asked now.")
+    (asked,) = [event for event in events if event.type == "question_asked"]
+    with pytest.raises(AgenticXError, match="the turn that asked has ended"):
+        asked.answer("red")
+    (copy,) = [event for event in turn.result.events if event.type == "question_asked"]
+    with pytest.raises(AgenticXError, match=r"async with agent\.stream.*AsyncConfirmGate\.answer_question"):
+        copy.answer("red")
+    with pytest.raises(TypeError, match="text must be a str"):
+        copy.answer(1)  # type: ignore[arg-type]
+
+
 async def test_an_event_can_be_answered_only_in_its_own_running_stream() -> None:
     async with changing().stream("go") as turn:
         events = [event async for event in turn]
@@ -280,7 +322,7 @@ async def test_a_gate_is_a_plain_or_async_function_of_the_request() -> None:
 
 @pytest.mark.parametrize("gate", [AutoApproveConfirmGate, 5, lambda question, context: True])
 def test_what_is_no_gate_is_refused(gate: Any) -> None:
-    with pytest.raises((TypeError, ValidationError), match="confirm_gate"):
+    with pytest.raises(TypeError, match="confirm_gate"):
         Agent(confirm_gate=gate)
 
 
@@ -315,6 +357,56 @@ async def test_the_mode_and_protected_paths_come_before_the_gate_of_an_agent(tmp
     assert asked == []
 
 
+def gate_that_denies(asked: list[str]) -> Callable[[ConfirmRequest], bool]:
+    def deny(request: ConfirmRequest) -> bool:
+        asked.append(f"{request.agent_id}: {request.tool}")
+        return False
+
+    return deny
+
+
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
+async def test_the_gate_of_an_agent_is_asked_about_risky_calls_that_a_mode_or_a_rule_allows(
+    mode: PermissionMode, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    script = [
+        [call("file_list"), call("file_write", {"path": "a.txt", "content": "x"}), call("change", {"text": "it"})]
+    ]
+    agent = Agent(
+        name="writer",
+        model=ScriptedModel([*script, say("Done.")]),
+        tools=[*builtin_tools(), change],
+        confirm_gate=gate_that_denies(asked),
+    )
+    rules = [Rule(decision="allow", tool="change", scope="session")]
+    result = await agent.run("go", session=Session(workspace=tmp_path, permission_mode=mode, rules=rules))
+    assert asked == ["writer: file_write", "writer: change"]
+    assert results(result.events)[1:] == ["Denied by the user."] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_gate_of_an_agent_is_asked_about_agents_that_it_calls_or_hands_over_to_in_mode_auto() -> None:
+    asked: list[str] = []
+    calling = ScriptedModel([call("writer", {"task": "Go."}), "Ok."])
+    boss = Agent(name="boss", model=calling, tools=[changing().as_tool()], confirm_gate=gate_that_denies(asked))
+    handing = ScriptedModel([call("handoff_to_writer")])
+    triage = Agent(name="triage", model=handing, handoffs=[changing()], confirm_gate=gate_that_denies(asked))
+    for agent in (boss, triage):
+        result = await agent.run("go", session=Session(permission_mode="auto"))
+        assert "Denied by the user." in results(result.events)
+    assert asked == ["writer: change", "writer: change"]
+
+
+async def test_an_assistant_s_own_gate_is_asked_in_mode_auto_too(tmp_path: Path) -> None:
+    asked: list[str] = []
+    model = ScriptedModel([call("change", {"text": "it"}), "Done."])
+    helper = AssistantAgent("helper", model, tools=[change], confirm_gate=gate_that_denies(asked))
+    team = RoundRobinGroupChat([helper], max_turns=1, session=Session(workspace=tmp_path, permission_mode="auto"))
+    await team.run(task="go")
+    assert asked == ["helper: change"]
+
+
 # --- several agents ---------------------------------------------------------------------------------------------------
 
 
@@ -333,14 +425,24 @@ async def test_agents_hand_over_by_declaration_and_back_by_name_or_function() ->
     assert (await one.run("Go")).output == "Two."
 
 
+async def test_an_agent_without_a_model_takes_that_of_the_agent_that_began_the_run() -> None:
+    billing = Agent(name="billing")
+    script = [call("handoff_to_billing"), "Paid.", call("billing", {"task": "Is it paid?"}), "It is.", "Yes."]
+    model = ScriptedModel(script)
+    assert (await Agent(model=model, handoffs=[billing]).run("Is it paid?")).output == "Paid."
+    asking = Agent(model=model, tools=[billing.as_tool()])
+    result = await asking.run("Is it paid?")
+    assert (result.output, model.unplayed) == ("Yes.", 0)
+
+
 async def test_a_handoff_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(ValueError, match="'nobody', which names no agent here; known agents: 'triage'"):
         await Agent(name="triage", model="demo", handoffs=["nobody"]).run("Hi")
     with pytest.raises(TypeError, match="handoffs must be agents, names of agents, or functions"):
         Agent(handoffs=[5])  # type: ignore[list-item]
-    with pytest.raises(ValidationError, match="belongs in tools"):
+    with pytest.raises(ValueError, match="belongs in tools"):
         Agent(handoffs=[lambda context_variables: Agent()])  # type: ignore[list-item]
-    with pytest.raises(ValidationError, match="two tools or handoffs called 'handoff_to_a'"):
+    with pytest.raises(ValueError, match="two tools or handoffs called 'handoff_to_a'"):
         Agent(handoffs=["a", Agent(name="a")])
 
 
@@ -351,6 +453,23 @@ async def test_the_gate_of_the_agent_that_acts_is_asked() -> None:
         "Transferred to writer, adopting the role of writer immediately.",
         "changed it",
     ]
+
+
+async def test_an_agent_without_a_gate_has_that_of_the_agent_that_handed_over_to_it() -> None:
+    asked: list[str] = []
+
+    def gate(name: str) -> Callable[[ConfirmRequest], bool]:
+        return lambda request: asked.append(f"{name}: {request.agent_id}") is None
+
+    change_once = [call("change", {"text": "it"}), call("handoff_to_last")]
+    last = changing(confirm_gate=gate("last")).model_copy(update={"name": "last"})
+    middle = Agent(name="middle", model=ScriptedModel(change_once), tools=[change], handoffs=[last])
+    first = Agent(
+        name="first", model=ScriptedModel([call("handoff_to_middle")]), handoffs=[middle], confirm_gate=gate("first")
+    )
+    result = await first.run("go")
+    assert [text for text in results(result.events) if text.startswith("changed")] == ["changed it"] * 2
+    assert asked == ["first: middle", "last: last"]
 
 
 async def test_an_agent_is_a_tool_of_another_one_with_the_same_deps() -> None:
@@ -407,6 +526,63 @@ async def test_a_hub_runs_an_agent_as_it_is_in_a_stored_session() -> None:
             await agent.run("Where?", session=session, deps=4)
 
 
+def slow(started: asyncio.Event) -> Agent[Any, str]:
+    """Return an agent whose tool begins and waits for ever, and whose next reply is "Done."."""
+
+    @tool(risk="read")
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    return Agent(name="slow", model=ScriptedModel([call("wait"), say("Done.")]), tools=[wait])
+
+
+@pytest.mark.parametrize("left_at", ["turn_started", "confirm_required", "final"])
+@pytest.mark.parametrize("raises", [False, True])
+async def test_the_end_of_the_block_ends_a_stored_turn(left_at: str, raises: bool) -> None:
+    agent = changing()
+    async with open_hub("memory://", model="demo") as hub:
+        session = await hub.create()
+        with suppress(ZeroDivisionError):
+            async with agent.stream("go", session=session) as turn:
+                async for event in turn:
+                    if event.type == "confirm_required" != left_at:
+                        event.approve()
+                    if event.type == left_at:
+                        if raises:
+                            raise ZeroDivisionError
+                        break
+        assert hub.running_turn_id(session.id) is None or left_at == "final"
+        assert await hub.open_requests(session.id) == []
+        assert (await Agent(model="demo").run("say hi", session=session)).output == "hi"
+        first_end = [event.event async for event in _until_final(hub, session.id)][-1]
+        assert first_end.data.get("code") == (None if left_at == "final" else "stopped")
+
+
+async def test_a_cancelled_run_of_a_stored_session_has_ended_its_turn() -> None:
+    async with open_hub("memory://", model="demo") as hub:
+        session = await hub.create()
+        for count_of_steps in range(40):  # at any step, also before the first event
+            run = asyncio.create_task(slow(asyncio.Event()).run("go", session=session))
+            for _ in range(count_of_steps):
+                await asyncio.sleep(0)
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            assert hub.running_turn_id(session.id) is None, count_of_steps
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await slow(asyncio.Event()).run("go", session=session)
+        signal = StopSignal()
+        signal.set()
+        with pytest.raises(TurnError) as stopped:
+            await slow(asyncio.Event()).run("go", session=session, should_stop=signal)
+        assert stopped.value.code == "stopped"
+        assert (await Agent(model="demo").run("say hi", session=session)).output == "hi"
+
+
 async def test_a_hub_has_deps_for_the_turns_that_are_given_none() -> None:
     shop = Agent(name="shop", model=ScriptedModel([call("count"), "Seven.", call("count"), "Two."]), tools=[count])
     asked = list[str | None]()
@@ -421,7 +597,7 @@ async def test_a_hub_has_deps_for_the_turns_that_are_given_none() -> None:
         assert results((await hub.run(session.id, "How many?")).events) == ["7"]
         assert results((await hub.run(session.id, "How many?", deps=Stock(2))).events) == ["2"]
         assert asked == ["shop"]
-        with pytest.raises(UnknownAgent, match="not opened with the agent 'shop'"):
+        with pytest.raises(ValueError, match="the hub has another agent called 'shop'"):
             await hub.create(agent=shop.model_copy(update={"role": "another one"}))
     async with open_hub("memory://", model="demo", agents=[shop]) as hub:
         session = await hub.create(agent="shop")
@@ -430,6 +606,26 @@ async def test_a_hub_has_deps_for_the_turns_that_are_given_none() -> None:
     with pytest.raises(TypeError, match="deps must be a function of the SessionRecord, not Stock"):
         async with open_hub("memory://", model="demo", deps=Stock(1)):  # type: ignore[arg-type]
             pass
+
+
+async def test_a_session_can_be_created_with_an_agent_that_the_hub_does_not_know_yet(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/chat.db"
+    billing = Agent(name="billing", model=ScriptedModel(["Paid.", "Paid again."]))
+    keeper = Agent(name="keeper", model=ScriptedModel(["Hello.", call("handoff_to_billing")]), handoffs=[billing])
+    async with open_hub(url, model="demo") as hub:
+        session = await hub.create(agent=keeper)
+        assert [(await hub.run(session.id, text)).text for text in ("Hi", "Pay", "Pay")] == [
+            "Hello.",
+            "Paid.",
+            "Paid again.",
+        ]
+        assert (await hub.create(agent=keeper)).agent == (await hub.create(agent="keeper")).agent == "keeper"
+    async with open_hub(url, model="demo") as hub:
+        with pytest.raises(UnknownAgent, match=r"unknown agent 'billing': .*open_hub\(agents=\[…\]\)"):
+            await hub.run(session.id, "Hi")
+        await hub.create(agent=keeper)
+        with pytest.raises(UnknownAgent, match=r"'who'; known agents: 'keeper', 'billing'; .*open_hub\(agents=\[…\]\)"):
+            await hub.change(session.id, {"agent": "who"})
 
 
 @tool(risk="write")

@@ -13,7 +13,7 @@ from agenticx.core import Agent
 from agenticx.core.agent_files import AgentFiles
 from agenticx.errors import AgentConfigError, UnknownAgent
 from agenticx.llms import ScriptedModel
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import fork
 from agenticx.settings import load_settings
 
 pytestmark = pytest.mark.anyio

@@ -264,7 +264,7 @@ class Hung:
 
 
 async def test_a_guide_rail_that_hangs_refuses_the_result_after_the_time_limit_of_tools() -> None:
-    agent, settings = Agent(max_retry_limit=0), load_settings({"tool_timeout_seconds": 30}, environ={})
+    agent, settings = Agent(max_retry_limit=0), load_settings({"tool_timeout_seconds": 30})
     result = await AgentExecutor(ScriptedModel(["3"]), guide_rails=[Hung()], settings=settings).arun(agent, task())
     assert (result.success, result.error) == (False, "guide_rail: guide rail Hung did not answer within 30 s")
 
@@ -289,7 +289,7 @@ async def test_what_a_guide_rail_used_that_is_cut_while_it_asks_a_model_is_part_
             await context.ask("Right?", model=ScriptedModel([[say("Hm"), usage(100, 50), hang()]]))
             raise AssertionError("unreachable")
 
-    settings, model = load_settings({"tool_timeout_seconds": 5}, environ={}), ScriptedModel([[say("3"), usage(1, 1)]])
+    settings, model = load_settings({"tool_timeout_seconds": 5}), ScriptedModel([[say("3"), usage(1, 1)]])
     executor = AgentExecutor(model, guide_rails=[Asks()], settings=settings)
     result = await executor.arun(Agent(max_retry_limit=0), task())
     assert result.error == "guide_rail: guide rail Asks did not answer within 5 s"

@@ -10,11 +10,10 @@ import pytest
 
 from agenticx import ToolContext, UserMessage, tool
 from agenticx.clocks import ScaledClock
-from agenticx.core.chain_runner import AgentChainRunner, AgentInput, InvalidAgentInput
-from agenticx.core.context import ContextEnvelope, GivenPassage
+from agenticx.core import AgentChainRunner, AgentInput, InvalidAgentInput
+from agenticx.core.context_envelope import ContextEnvelope, GivenPassage
 from agenticx.errors import ModelError
-from agenticx.knowledge import Passage, Vaults
-from agenticx.knowledge.parsing import passage_sha256
+from agenticx.knowledge import Passage, Vaults, passage_sha256
 from agenticx.knowledge.passages import CITING, number_passage, number_url_passage, shown_passage
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import Session

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agenticx.core import Agent, AgentExecutor, ExecutionResult, Result, Task
-from agenticx.core.turn_agents import TurnAgents
+from agenticx.core.run_agents import TurnAgents
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, HookRegistry, Steering, TurnContext
 from agenticx.testing import ScriptedModel, call, check_grammar, say
 from agenticx.tools import Tool, tool

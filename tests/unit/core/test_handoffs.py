@@ -22,12 +22,12 @@ from agenticx.core import (
     case_not_resolved,
     case_resolved,
 )
-from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.messages import ProviderState
 from agenticx.runtime import AgentHook, AgentRuntime, Session, TurnContext, current_turn
 from agenticx.testing import ScriptedModel, call, check_grammar, finish, say, usage
 from agenticx.tools import Assessment, ToolContext, tool
+from agenticx.untrusted_text import MATERIAL, frame_text
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.core.modes import Mode, detect_mode
+from agenticx.core.prompt_modes import Mode, detect_mode
 from tests.support.knowledge.bars import classify_prompts
 
 

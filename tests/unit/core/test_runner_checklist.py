@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx import tool
-from agenticx.core.chain_runner import AgentChainRunner
-from agenticx.core.reasoning import reasoning_of
+from agenticx.core import AgentChainRunner, reasoning_of
 from agenticx.knowledge import Vaults
 from agenticx.llms import ScriptedModel
 from agenticx.messages import ToolMessage

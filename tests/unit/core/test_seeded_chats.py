@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.core import Agent, AgentExecutor, Response, Result, case_resolved
-from agenticx.llms.wrappers.xml_tools import XmlToolModel
+from agenticx.llms import XmlToolModel
 from agenticx.testing import ScriptedModel, call, say
 
 websurfer_agent = Agent(name="Web Surfer Agent", instructions="Browse the web.")

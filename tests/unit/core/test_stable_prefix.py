@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.core.chain_runner import AgentChainRunner
+from agenticx.core import AgentChainRunner
 from agenticx.knowledge import Vaults
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import Session

@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from agenticx import AutoApproveConfirmGate, ConfirmAnswer, open_hub
+from agenticx import AutoApproveConfirmGate, ConfirmAnswer, UserMessage, open_hub
 from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
-from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, ToolMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
-from agenticx.sessions import MemoryStore, Store, transcript
-from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions import MemoryStore, Store, read_log_pages, transcript
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, hang, outline, say, usage
 from agenticx.tools import tool
 from tests.support.endings import ending_text
 from tests.support.forked import ROOT, Process
 from tests.support.program import PROGRAM
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -173,10 +172,10 @@ async def test_a_stored_run_that_is_stopped_is_a_failure_with_what_had_happened(
     async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
         session = await hub.create(name="Invoices")
         await hub.change(session.id, {"permission_mode": "auto"})
-        executor = AgentExecutor(ScriptedModel([PAYING[0], hang()]), session=session.id)
+        model = ScriptedModel([PAYING[0], hang()])
+        executor = AgentExecutor(model, session=session.id)
         running = asyncio.create_task(executor.arun(billing, TASK, context_variables=ANN))
-        while [event["type"] for event in await envelopes(hub.store, session.id)].count("round_start") < 2:
-            await asyncio.sleep(0.001)
+        await wait_until(lambda: len(model.requests) == 2)
         await hub.stop(session.id)
         result = await running
     assert (result.success, (result.error or "").partition(":")[0]) == (False, "stopped")
@@ -197,10 +196,10 @@ class Refusing:
 async def test_a_run_that_is_stopped_in_its_second_attempt_says_so(tmp_path: Path) -> None:
     async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
         session = await hub.create(name="Invoices")
-        executor = AgentExecutor(ScriptedModel(["one", hang()]), session=session.id, guide_rails=[Refusing()])
+        model = ScriptedModel(["one", hang()])
+        executor = AgentExecutor(model, session=session.id, guide_rails=[Refusing()])
         running = asyncio.create_task(executor.arun(Agent(), TASK))
-        while [event["type"] for event in await envelopes(hub.store, session.id)].count("round_start") < 2:
-            await asyncio.sleep(0.001)
+        await wait_until(lambda: len(model.requests) == 2)
         await hub.stop(session.id)
         result = await running
     assert ((result.error or "").partition(":")[0], result.stats.rounds) == ("stopped", 2)
@@ -218,6 +217,20 @@ async def test_leaving_the_stream_of_a_stored_run_stops_it(tmp_path: Path) -> No
     ends = [event["data"]["code"] for event in await envelopes(store, record.id) if event["data"].get("fatal")]
     await executor.aclose()
     assert ends == ["stopped", "stopped"]
+
+
+async def test_a_run_that_is_cancelled_at_any_step_has_ended_its_turn(tmp_path: Path) -> None:
+    async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
+        for steps in range(40):
+            session = await hub.create(name="Invoices")
+            executor = AgentExecutor(ScriptedModel([hang()]), session=session.id)
+            running = asyncio.create_task(executor.arun(Agent(), TASK))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert hub.running_turn_id(session.id) is None, steps
 
 
 KILLED = """

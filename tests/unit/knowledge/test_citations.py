@@ -6,8 +6,7 @@ import tomllib
 
 import pytest
 
-from agenticx.knowledge import CheckedCitation, Passage, check_citations, parse_note
-from agenticx.knowledge.parsing import passage_sha256
+from agenticx.knowledge import CheckedCitation, Passage, check_citations, parse_note, passage_sha256
 from agenticx.settings import config_text
 from tests.support.knowledge.bars import wrong_citations
 
@@ -31,6 +30,7 @@ def test_every_case_has_the_expected_citations() -> None:
     ("reply", "status"),
     [
         ("It cost 120 EUR.[^1]", "verified"),
+        ("It cost 120 EUR [^1]: a bargain.", "verified"),
         ("It cost 120 EUR. [^1] Then it went on.", "verified"),
         ("On 2024-03-12, Dr. Smith came [^1].", "unsupported"),
         ("Serviced on 11.03.2024 [^1].", "verified"),

@@ -16,8 +16,8 @@ from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError, SettingsError
 from agenticx.knowledge import NoteSearch, Vaults
 from agenticx.llms import ScriptedModel
-from agenticx.llms.catalog.resolve import resolve_embedding_model
-from agenticx.settings import load_settings
+from agenticx.llms.providers.resolve import resolve_embedding_model
+from agenticx.settings import load_settings, using_provider_variables
 from agenticx.testing import call
 from tests.support.knowledge.embedding_server import EmbeddingServer, embedding_server, vector_of
 
@@ -110,6 +110,22 @@ async def test_notes_are_found_by_meaning(spec: str, server: EmbeddingServer, no
         rows = connection.execute("SELECT count(*), min(length(vector)) FROM vectors").fetchall()
     assert rows == [(4, 10)]  # five numbers of two bytes; the old text of Home.md is gone
     connection.close()
+
+
+async def test_a_search_for_another_terminal_has_the_key_of_that_terminal_and_the_same_vectors(
+    server: EmbeddingServer, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-first")
+    second = {"OPENAI_API_KEY": "sk-of-the-second", "OPENAI_BASE_URL": f"{server.address}/v1"}
+    async with opened(tmp_path / "home", notes, NAME) as (vaults, vault):
+        await vault.search(QUERY)
+        sent, server.keys[:] = len(server.texts), []
+        for variables in (second, {}):
+            with using_provider_variables(variables):
+                same = await vaults.find("Notes")
+                assert paths(await same.search(f"{QUERY} now"))[0] == "Home.md"
+        assert server.keys == ["Bearer sk-of-the-second", "Bearer sk-of-the-first"]
+        assert server.texts[sent:] == [f"{QUERY} now"] * 2  # no note is sent again
 
 
 async def test_the_consent_for_a_vault_ends_with_the_vault(notes: Path, tmp_path: Path) -> None:

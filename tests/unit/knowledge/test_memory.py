@@ -13,7 +13,8 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.errors import InvalidArguments
-from agenticx.knowledge.memory import MAX_ENTRIES, MemoryUnusable, UnknownMemory, UserMemory
+from agenticx.knowledge import MemoryUnusable, UnknownMemory, UserMemory
+from agenticx.knowledge.memory import MAX_ENTRIES
 from agenticx.llms import ScriptedModel
 from agenticx.messages import SystemMessage
 from agenticx.permissions import PermissionMode

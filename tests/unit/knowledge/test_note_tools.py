@@ -11,13 +11,12 @@ import pytest
 
 from agenticx import builtin_tools, open_hub
 from agenticx.errors import ToolError
-from agenticx.knowledge import VaultIndex
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import VaultIndex, VaultRegistry
 from agenticx.knowledge.tools import read_passage
 from agenticx.llms import ScriptedModel
+from agenticx.permissions import Rule
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import Hub, fork
 from agenticx.settings import load_settings
 from agenticx.testing import call
 from agenticx.tools import tool
@@ -292,7 +291,11 @@ async def test_a_rewind_takes_writes_of_notes_back_and_its_undo_makes_them_again
         lease, heron = tmp_path / "Notes/Lease.md", tmp_path / "Notes/Work/Heron.md"
         lease.write_text("# Lease\n")
         session = await hub.create()
-        await turn(hub, session.id, "Write", YES)
+        appended, created = results(await turn(hub, session.id, "Write", YES))
+        assert (appended["result"], created["result"]) == (
+            "Appended to Lease.md (19 bytes).",
+            "Created Work/Heron.md (8 bytes).",
+        )
         assert (lease.read_text(), heron.read_text()) == ("# Lease\nCall them.\n", "# Heron\n")
 
         back = await hub.rewind(session.id, None)
@@ -398,3 +401,18 @@ async def test_what_was_written_down_after_notes_were_read_makes_code_ask_for_go
             ).id
         events = await turn(hub, session_id, "Go on.")
     assert len([event for event in events if event.type == "confirm_required"]) == 1
+
+
+async def test_a_note_is_asked_about_in_mode_accept_edits_unless_its_vault_is_the_workspace(tmp_path: Path) -> None:
+    writes = [call("note_write", {"path": f"plans/{name}", "content": "x\n"}) for name in ("a", "b")]
+    async with opened(tmp_path, *writes, "Done.") as hub:
+        assert hub.rules is not None
+        hub.rules.add([Rule(decision="allow", tool="edit", path="plans/**", scope="user")])
+        session = await hub.create(permission_mode="accept_edits")
+        events = await turn(hub, session.id, "Plan", ConfirmAnswer(approved=True, remember="session"))
+    (asked,) = [event.data["context"] for event in events if event.type == "confirm_required"]
+    assert asked["kinds"] == ["note_write files in plans/"]
+    (tmp_path / "other").mkdir()
+    async with opened(tmp_path / "other", writes[0], "Done.") as hub:
+        session = await hub.create(permission_mode="accept_edits", workspace=tmp_path / "other/Notes")
+        assert "confirm_required" not in [event.type for event in await turn(hub, session.id, "Plan")]

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import InvalidArguments
-from agenticx.knowledge.memory import MAX_ENTRIES, Memory, MemoryUnusable, UnknownMemory
+from agenticx.knowledge import Memory, MemoryUnusable, UnknownMemory
+from agenticx.knowledge.memory import MAX_ENTRIES
 from agenticx.knowledge.shared_memory import SharedMemory
 from agenticx.settings import load_settings
-from agenticx.shared_place import SharedPlace
-from agenticx.shared_values import MemorySharedValues
+from agenticx.shared_state.state import SharedState
+from agenticx.shared_state.values import MemorySharedValues
 
 LONG_AGO, LATER = "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z"
 
@@ -31,7 +32,7 @@ def workers(tmp_path: Path, values: MemorySharedValues) -> Iterator[tuple[Memory
     secret.write_text(secrets.token_hex(32))
     secret.chmod(0o600)
     settings = load_settings({"home": tmp_path / "home", "secret_file": secret}, environ={})
-    with closing(SharedPlace(values, settings)) as one, closing(SharedPlace(values, settings)) as two:
+    with closing(SharedState(values, settings)) as one, closing(SharedState(values, settings)) as two:
         yield SharedMemory(one), SharedMemory(two)
 
 
@@ -69,7 +70,7 @@ def test_without_a_secret_the_memory_says_what_is_missing(
     tmp_path: Path, values: MemorySharedValues, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = load_settings({"home": tmp_path / "home"}, environ={})
-    with closing(SharedPlace(values, settings)) as place:
+    with closing(SharedState(values, settings)) as place:
         assert not SharedMemory(place).exists()
         for use in (SharedMemory(place).list, lambda: SharedMemory(place).save("x", saved_at=LONG_AGO)):
             with pytest.raises(MemoryUnusable, match="set AGX_SECRET_FILE"):

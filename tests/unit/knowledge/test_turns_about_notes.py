@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,17 +13,14 @@ from typing import Any
 import pytest
 
 from agenticx import ToolContext, open_hub, tool
-from agenticx.knowledge import IndexState, VaultIndex
+from agenticx.knowledge import IndexState, Vault, VaultIndex, VaultRegistry
 from agenticx.knowledge.passages import CITING, number_url_passage, numbered_passages, shown_passage
-from agenticx.knowledge.registry import VaultRegistry
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import TurnRequest
-from agenticx.sessions.history.export import as_markdown
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions import TurnRequest, export_markdown, fork, read_messages
 from agenticx.settings import load_settings
 from agenticx.testing import call, outline
 from agenticx.tools import ToolState
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +78,7 @@ async def test_a_question_about_notes_gets_passages_first_and_its_citations_befo
         "final",
     ]
     started, citation = events[0].data, next(event.data for event in events if event.type == "citation")
-    assert (started["mode"], started["mode_reason"]) == ("vault", "it asks about the person's notes")
+    assert (started["mode"], started["mode_reason"]) == ("vault", "it asks about your notes")
     message_id = events[-1].data["message_id"]
     assert citation == citation | {
         "message_id": message_id,
@@ -128,18 +127,27 @@ async def test_passages_without_room_are_not_said_to_be_missing(tmp_path: Path) 
 
 @pytest.fixture
 def half_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each run of an index end with its first two notes, the latest, and go on without end."""
-    refresh = VaultIndex.refresh
+    """Let each run of an index end with its first two notes, the latest, and go on without end.
+
+    A search answers as soon as these are indexed and its time is over.
+    """
+    refresh, refresh_vault, has_two = VaultIndex.refresh, Vault.refresh, threading.Event()
 
     def refresh_in_part(self: VaultIndex, *, stopped: Any, report: Any) -> IndexState:
         state = refresh(self, stopped=lambda: True, report=report)
+        has_two.set()
         while not stopped():
             time.sleep(0.01)
         return state
 
+    async def refresh_until_two(self: Vault, **options: Any) -> None:
+        await refresh_vault(self, **options)
+        assert await asyncio.to_thread(has_two.wait, PATIENCE)
+
     monkeypatch.setattr("agenticx.knowledge.index._BATCH_NOTES", 2)
     monkeypatch.setattr("agenticx.knowledge.vaults._SEARCH_SECONDS", 0.15)
     monkeypatch.setattr(VaultIndex, "refresh", refresh_in_part)
+    monkeypatch.setattr(Vault, "refresh", refresh_until_two)
 
 
 @pytest.mark.usefixtures("half_indexed")
@@ -288,7 +296,7 @@ async def test_a_transcript_an_export_and_a_fork_have_the_citations_of_an_answer
             assert (
                 f"\n\n{answer}\n\n[^1]: Lease.md:3 — verified; Lease.md:1 — unsupported\n"
                 "[^2]: Heron.md:3 — verified\n\n## You\n"
-            ) in as_markdown(record, messages)
+            ) in await export_markdown(store.log, record)
 
 
 async def test_without_a_vault_a_turn_says_no_mode(tmp_path: Path) -> None:

@@ -13,9 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.knowledge import InvalidVault, UnknownVault, Vault, VaultIndex, Vaults, VaultUnreadable
-from agenticx.knowledge.memory import UserMemory
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import (
+    InvalidVault,
+    UnknownVault,
+    UserMemory,
+    Vault,
+    VaultIndex,
+    VaultRegistry,
+    Vaults,
+    VaultUnreadable,
+)
 from tests.support.lanes import Count
 from tests.support.unreplaceable import unwritable
 

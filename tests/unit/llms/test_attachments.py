@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx import load_attachment
+from agenticx import UserMessage, load_attachment
 from agenticx.attachments import (
     MAX_ATTACHMENTS,
     MAX_TOTAL_BYTES,
@@ -23,19 +23,14 @@ from agenticx.attachments import (
     make_attachment,
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.llms import ModelRequest, ToolSchema
-from agenticx.llms.wires.anthropic import _request as _anthropic_request
-from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.gemini import _request as _gemini_request
-from agenticx.llms.wires.ollama import _request as _ollama_request
-from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
-from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
 from agenticx.llms.wrappers.capabilities import attachments_as_text
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
-from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage, message_adapter
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, message_adapter
 from agenticx.runtime import Session
+from agenticx.untrusted_text import MATERIAL, frame_text
 from tests.support.wires import rules_anthropic, rules_gemini, rules_ollama, rules_responses, sdk_types
+from tests.support.wires.bodies import anthropic_body, chat_body, gemini_body, ollama_body, responses_body
 from tests.support.wires.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
 
 ALL = (PNG, JPEG, GIF, WEBP, PDF, TEXT)
@@ -189,32 +184,29 @@ def data_url(file: Attachment) -> str:
 
 
 def chat(request: ModelRequest, **dialect: bool) -> dict[str, Any]:
-    known = ChatDialect(**dialect)
-    return json.loads(_openai_chat_request.request_body(request, model="m", dialect=known, stream=True))
+    return json.loads(chat_body(request, **dialect))
 
 
 def responses(request: ModelRequest) -> dict[str, Any]:
-    dialect = _openai_responses_request.ResponsesDialect()
-    body = json.loads(_openai_responses_request.request_body(request, model="m", dialect=dialect, stream=True))
+    body = json.loads(responses_body(request))
     assert rules_responses.violations(body) == []
     return body
 
 
 def anthropic(request: ModelRequest) -> dict[str, Any]:
-    body = json.loads(_anthropic_request.request_body(request, model="m", max_tokens=10))
+    body = json.loads(anthropic_body(request))
     assert rules_anthropic.violations(body) == []
     return body
 
 
 def gemini(request: ModelRequest, **features: bool) -> dict[str, Any]:
-    dialect = _gemini_request.GeminiDialect(**features)
-    body = json.loads(_gemini_request.request_body(request, model="m", dialect=dialect))
+    body = json.loads(gemini_body(request, **features))
     assert rules_gemini.violations(body, signed=False) == []
     return body
 
 
 def ollama(request: ModelRequest) -> dict[str, Any]:
-    body = json.loads(_ollama_request.request_body(request, model="m", context_window=None))
+    body = json.loads(ollama_body(request))
     assert rules_ollama.violations(body) == []
     return body
 

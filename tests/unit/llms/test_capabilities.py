@@ -12,30 +12,31 @@ import pytest
 from hypothesis import given
 from pydantic import BaseModel
 
+from agenticx import UserMessage
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
-from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.llms import (
     AnthropicModel,
     Delta,
     Finished,
     ModelRequest,
     OpenAIChatModel,
+    OutputSchema,
     TextDelta,
     ToolSchema,
     complete,
     resolve_model,
     resolve_wire,
 )
-from agenticx.llms.base import OutputSchema
-from agenticx.llms.catalog.resolve import find_model_facts
 from agenticx.llms.model_catalog import Capability, ModelFacts
+from agenticx.llms.providers.resolve import find_model_facts
 from agenticx.llms.wrappers.capabilities import CapabilityModel, split_parallel_calls
-from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from agenticx.runtime import AgentRuntime, Session, sanitize
 from agenticx.settings import Settings
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, say, status
 from agenticx.tools import tool
+from agenticx.untrusted_text import MATERIAL, frame_text
 from tests.support.histories import broken_histories
 from tests.support.wires import rules_chat
 from tests.support.wires.files import PDF, PNG, TEXT

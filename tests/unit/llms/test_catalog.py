@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms import default_model_spec, list_models, resolve_wire
 from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.settings import Settings
+from tests.support.closed_port import closed_port
 
 pytestmark = pytest.mark.usefixtures("long_timeouts")
 
@@ -28,21 +28,17 @@ DEFAULTS = Settings.model_validate({})
 
 
 @pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Remove keys and user files, and point all local servers to closed ports."""
     import os
 
     for name in [name for name in os.environ if KEYS.search(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
-    for name in LOCAL:
-        monkeypatch.setenv(f"{name}_BASE_URL", f"http://127.0.0.1:{closed_port()}/v1")
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    with closed_port() as port:
+        for name in LOCAL:
+            monkeypatch.setenv(f"{name}_BASE_URL", f"http://127.0.0.1:{port}/v1")
+        yield
 
 
 @contextmanager
@@ -210,7 +206,7 @@ def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str
 def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> None:
     look = (
         "import sys\n"
-        "from agenticx.llms.catalog.resolve import load_wire, resolve_wire\n"
+        "from agenticx.llms.providers.resolve import load_wire, resolve_wire\n"
         f"load_wire({spec!r})\n"
         "before = set(sys.modules)\n"
         f"resolve_wire({spec!r}, base_url={None if spec == 'demo' else 'http://127.0.0.1:1'!r})\n"

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
 from agenticx.llms import DemoModel, ModelRequest, Reply, TextDelta, ToolSchema, adapt, complete
-from agenticx.messages import ToolCall, UserMessage
+from agenticx.messages import ToolCall
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

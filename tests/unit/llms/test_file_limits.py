@@ -6,14 +6,15 @@ import struct
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import Attachment, image_size, make_attachment, page_count
 from agenticx.errors import AttachmentRefused
 from agenticx.llms import ModelRequest, ScriptedModel, complete, resolve_model
-from agenticx.llms.catalog.resolve import find_file_limits
 from agenticx.llms.file_limits import FileFacts, FileLimits, find_over_limits
 from agenticx.llms.file_refusals import sent_files
+from agenticx.llms.providers.resolve import find_file_limits
 from agenticx.llms.wrappers.file_limits import FileLimitModel
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import AssistantMessage, Message
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import collect
 from tests.support.wires.files import contents

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -12,12 +11,11 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError, SettingsError
-from agenticx.llms import Usage
-from agenticx.llms.catalog.resolve import resolve_image_model
+from agenticx.llms import Image, ImageProvider, RetryPolicy, Usage, resolve_image_model
 from agenticx.llms.images.api import ImagesApi
-from agenticx.llms.images.base import Image, ImageProvider, checked_image
-from agenticx.llms.opening_policy import RetryPolicy
+from agenticx.llms.images.base import checked_image
 from agenticx.testing import ScriptedImages
+from tests.support.closed_port import closed_port
 from tests.support.image_server import ImageServer, image_server, png
 
 pytestmark = pytest.mark.anyio
@@ -100,9 +98,8 @@ async def test_a_request_is_repeated_only_where_no_image_was_made(server: ImageS
     assert (busy.image is not None, down.error) == (True, "openai answered with HTTP 503: Overloaded.")
     assert sorted(server.prompts) == ["busy"] * 2 + ["down"] * 3
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    (result,) = await resolve_image_model("vllm:x", base_url=f"http://127.0.0.1:{port}/v1").generate(["a fox"])
+    with closed_port() as port:
+        (result,) = await resolve_image_model("vllm:x", base_url=f"http://127.0.0.1:{port}/v1").generate(["a fox"])
     assert (result.usage, "is vLLM running?" in result.error) == (None, True)
 
 

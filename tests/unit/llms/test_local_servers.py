@@ -16,9 +16,9 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms import ModelRequest, complete, list_models
-from agenticx.llms.catalog.local_servers import LocalModel, fetch_model_names
-from agenticx.llms.catalog.resolve import local_window_query
 from agenticx.llms.model_catalog import load_model_catalog
+from agenticx.llms.providers.local_servers import LocalModel, fetch_model_names
+from agenticx.llms.providers.resolve import local_window_query
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say

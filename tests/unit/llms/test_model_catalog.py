@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms import resolve_model, resolve_wire
+from agenticx.llms import ChatDialect, resolve_model, resolve_wire
 from agenticx.llms.base import inline_forms
 from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, load_model_catalog
-from agenticx.llms.wires.openai_chat import ChatDialect
 from agenticx.settings import load_settings
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SettingsError
 from agenticx.llms import (
     ModelRequest,
     OpenAIChatModel,
     OpenAIProvider,
+    RetryingModel,
     ToolSchema,
     complete,
     resolve_model,
     resolve_wire,
 )
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.messages import UserMessage
 from agenticx.testing import FakeOpenAIServer, say, status, usage
 
 pytestmark = pytest.mark.anyio

@@ -15,15 +15,24 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, Usage, UsageDelta, complete
+from agenticx.llms import (
+    Delta,
+    Finished,
+    ModelRequest,
+    Price,
+    PricedModel,
+    RetryingModel,
+    RetryPolicy,
+    TextDelta,
+    ThinkBlockModel,
+    ToolFallbackModel,
+    Usage,
+    UsageDelta,
+    complete,
+)
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.llms.opening import OpeningStream, OpenReply, open_reply
-from agenticx.llms.prices import Price
 from agenticx.llms.wrappers.capabilities import CapabilityModel
-from agenticx.llms.wrappers.pricing import PricedModel
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
-from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
-from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 
 pytestmark = pytest.mark.anyio
 

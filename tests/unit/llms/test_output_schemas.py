@@ -11,33 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
 from agenticx.llms import (
     AnthropicModel,
+    ChatDialect,
     ChatModel,
     GeminiModel,
     ModelRequest,
     OllamaModel,
     OpenAIChatModel,
     OpenAIResponsesModel,
+    OutputSchema,
+    RetryingModel,
     ScriptedModel,
+    ThinkBlockModel,
     ToolSchema,
+    XmlToolModel,
     complete,
+    takes_output_schema,
 )
-from agenticx.llms.base import OutputSchema, takes_output_schema
-from agenticx.llms.wires.anthropic import _request as _anthropic_request
-from agenticx.llms.wires.gemini import _request as _gemini_request
-from agenticx.llms.wires.ollama import _request as _ollama
-from agenticx.llms.wires.openai_chat import OPENAI_BASE_URL, ChatDialect
-from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
-from agenticx.llms.wires.openai_responses import _request as _responses
+from agenticx.llms.wires.openai_chat import OPENAI_BASE_URL
 from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
-from agenticx.llms.wrappers.xml_tools import XmlToolModel
-from agenticx.messages import UserMessage
 from agenticx.testing import FakeOpenAIServer, say, status
 from tests.support.wires import rules_anthropic, rules_gemini, rules_ollama, rules_responses
+from tests.support.wires.bodies import anthropic_body, chat_body, gemini_body, ollama_body, responses_body
 from tests.support.wires.rules_schemas import schema_violations
 
 
@@ -165,36 +163,33 @@ def test_every_strict_schema_is_valid(fields: dict[str, Any]) -> None:
 
 
 def test_chat_completions_has_a_response_format() -> None:
-    def body(request: ModelRequest, dialect: ChatDialect) -> dict[str, Any]:
-        return json.loads(_openai_chat_request.request_body(request, model="m", dialect=dialect, stream=True))
-
-    assert body(REQUEST, ChatDialect(output_schemas=True))["response_format"] == {
+    assert json.loads(chat_body(REQUEST, output_schemas=True))["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": STRICT, "strict": True},
     }
-    loose = body(ModelRequest(messages=REQUEST.messages, output_schema=TABLE), ChatDialect(output_schemas=True))
+    loose = json.loads(chat_body(ModelRequest(messages=REQUEST.messages, output_schema=TABLE), output_schemas=True))
     assert loose["response_format"]["json_schema"] == {"name": "answer", "schema": TABLE.schema, "strict": False}
-    assert "response_format" not in body(REQUEST, ChatDialect())
+    assert "response_format" not in json.loads(chat_body(REQUEST))
 
 
 def test_responses_has_a_text_format() -> None:
-    body = json.loads(_responses.request_body(REQUEST, model="m", dialect=_responses.ResponsesDialect(), stream=True))
+    body = json.loads(responses_body(REQUEST))
     assert body["text"] == {"format": {"type": "json_schema", "name": "answer", "schema": STRICT, "strict": True}}
     assert rules_responses.violations(body) == []
 
 
 def test_anthropic_has_an_output_config() -> None:
-    body = json.loads(_anthropic_request.request_body(REQUEST, model="m", max_tokens=10))
+    body = json.loads(anthropic_body(REQUEST))
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": STRICT}}
     assert rules_anthropic.violations(body) == []
-    without = _anthropic_request.request_body(REQUEST, model="m", max_tokens=10, output_schemas=False)
+    without = anthropic_body(REQUEST, output_schemas=False)
     assert "output_config" not in json.loads(without)
     itself = ModelRequest(messages=REQUEST.messages, output_schema=NODE)
-    assert "output_config" not in json.loads(_anthropic_request.request_body(itself, model="m", max_tokens=10))
+    assert "output_config" not in json.loads(anthropic_body(itself))
 
 
 def test_gemini_has_a_response_schema() -> None:
-    body = json.loads(_gemini_request.request_body(REQUEST, model="m", dialect=_gemini_request.GeminiDialect()))
+    body = json.loads(gemini_body(REQUEST))
     assert body["generationConfig"]["responseMimeType"] == "application/json"
     assert list(body["generationConfig"]["responseJsonSchema"]["properties"]) == ["name", "born", "pet"]
     assert rules_gemini.violations(body, signed=False) == []
@@ -203,7 +198,7 @@ def test_gemini_has_a_response_schema() -> None:
 def test_ollama_has_a_format_and_the_schema_in_a_message() -> None:
     schema = {"type": "object", "properties": {"format": {"type": "string", "pattern": "a+", "format": "uri"}}}
     request = ModelRequest(messages=REQUEST.messages, output_schema=OutputSchema("answer", schema))
-    body = json.loads(_ollama.request_body(request, model="m", context_window=None))
+    body = json.loads(ollama_body(request))
     assert body["format"] == {"type": "object", "properties": {"format": {"type": "string"}}}
     assert [row["role"] for row in body["messages"]] == ["user", "system"]
     assert json.dumps(schema, separators=(",", ":")) in body["messages"][1]["content"]

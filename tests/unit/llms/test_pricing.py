@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock
 from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, Usage, UsageDelta, complete
-from agenticx.llms.prices import LongInputRates, Price
-from agenticx.llms.wrappers.pricing import PricedModel
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.messages import Message, UserMessage
+from agenticx.llms import LongInputRates, ModelRequest, Price, PricedModel, RetryingModel, Usage, UsageDelta, complete
+from agenticx.messages import Message
 from agenticx.runtime import AgentRuntime, EventType, Session
 from agenticx.testing import ScriptedModel, call, collect, cut, fail, raw, say, usage
 from agenticx.tools import tool

@@ -16,16 +16,32 @@ from types import ModuleType
 
 import pytest
 
-from agenticx import os_keyring
+from agenticx import UserMessage
+from agenticx.credentials import os_keyring
+from agenticx.credentials.provider_keys import InvalidKey, KeyStore, ProviderKey, find_key
 from agenticx.errors import SettingsError
-from agenticx.llms import ModelRequest, OpenAIProvider, complete, default_model_spec, resolve_model, resolve_wire
-from agenticx.llms.base import close_model
-from agenticx.llms.catalog.keys import list_key_sources, remove_key, store_key
+from agenticx.llms import (
+    ModelRequest,
+    OpenAIProvider,
+    close_model,
+    complete,
+    default_model_spec,
+    resolve_model,
+    resolve_wire,
+)
 from agenticx.llms.model_cache import ModelCache
+from agenticx.llms.model_catalog import load_model_catalog
+from agenticx.llms.providers.keys import list_key_sources, remove_key, store_key
+from agenticx.llms.providers.terminal_variables import own_variables, parse_variables
 from agenticx.logs import get_logger, redact
-from agenticx.messages import UserMessage
-from agenticx.provider_keys import InvalidKey, KeyStore, ProviderKey, find_key
-from agenticx.settings import Settings, child_environment
+from agenticx.settings import (
+    Settings,
+    child_environment,
+    home_folder,
+    provider_setting,
+    secret_values,
+    using_provider_variables,
+)
 from agenticx.testing import FakeOpenAIServer
 from tests.support.timeouts import PATIENCE
 
@@ -146,6 +162,33 @@ def test_a_cached_model_is_made_again_once_a_stored_key_has_changed() -> None:
     remove_key("groq")
     with pytest.raises(SettingsError, match="set GROQ_API_KEY, or store it with `agx keys set groq`"):
         cache.get(None)
+
+
+def test_a_terminals_variables_replace_all_of_the_same_provider_for_models_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    theirs = own_variables()
+    assert theirs == {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": ""}
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-process")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("VISUAL", "vi")
+    cache = ModelCache(lambda spec: resolve_model(spec, settings=DEFAULTS), lambda: default_model_spec(DEFAULTS)[0])
+    own = cache.get("openai-chat:m")
+    with using_provider_variables(parse_variables(json.dumps({**theirs, "VISUAL": "evil", "AGX_HOME": "/"}))):
+        provider = load_model_catalog().providers["openai-chat"]
+        assert (provider.find_key(), provider.base_url_override()) == (ProviderKey("OPENAI_API_KEY", KEY, "env"), None)
+        assert (provider_setting("VISUAL"), home_folder() == Path("/")) == ("vi", False)
+        assert KEY in secret_values()
+        model = cache.get("openai-chat:m")
+        assert model is not own
+        assert cache.get("openai-chat:m") is model
+    with using_provider_variables(parse_variables('{"GROQ_API_KEY": "key-of-groq", "OPENAI_API_KEY": ""}')):
+        assert cache.get(None).name.startswith("groq:")
+    assert cache.get("openai-chat:m") is own
+    assert cache.get(None).name.startswith("openai:")
+    with pytest.raises(ValueError, match="not an object"):
+        parse_variables("[]")
 
 
 @pytest.mark.parametrize("key", ["", "  \n", "two words", "a\nb", "a\x00b", "schlüssel", "x" * 4097])

@@ -7,13 +7,22 @@ from dataclasses import replace
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.llms import ChatModel, ModelRequest, OpenAIResponsesModel, Reply, complete, resolve_model, resolve_wire
-from agenticx.llms.base import OutputSchema, close_model, takes_output_schema
-from agenticx.messages import UserMessage
+from agenticx.llms import (
+    ChatModel,
+    ModelRequest,
+    OpenAIResponsesModel,
+    OutputSchema,
+    Reply,
+    close_model,
+    complete,
+    resolve_model,
+    resolve_wire,
+    takes_output_schema,
+)
 from agenticx.settings import Settings
-from agenticx.testing import FakeOpenAIServer, body, say, status
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, RawReply, body, say, status
 
 pytestmark = pytest.mark.anyio
 

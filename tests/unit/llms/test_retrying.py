@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, Reply, Usage, complete
-from agenticx.llms.base import Attempt
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms import Attempt, ModelRequest, Reply, RetryingModel, RetryPolicy, Usage, complete
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, check_grammar, collect, cut, fail, finish, hang, outline, say, usage
@@ -83,7 +81,7 @@ async def test_a_fallback_takes_over_after_the_last_attempt_of_the_first_model()
     second = ScriptedModel([say("hello")], name="second")
     with first, second:
         attempts_made = await attempts(RetryingModel(first, [second], clock=CLOCK))
-    assert attempts_made == [Attempt("first", bounded=True), Attempt("second", 0.0, "bad key")]
+    assert attempts_made == [Attempt("first", bounded=True), Attempt("second", 0.0, "bad key", code="provider.auth")]
 
 
 async def test_an_invalid_request_is_not_sent_to_the_fallback() -> None:

@@ -7,14 +7,22 @@ from typing import Any
 import pytest
 
 import agenticx
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, Sampling, ScriptedModel, UnsupportedSampling, adapt, complete, resolve_model
+from agenticx.llms import (
+    ModelRequest,
+    RetryingModel,
+    Sampling,
+    ScriptedModel,
+    UnsupportedSampling,
+    adapt,
+    complete,
+    resolve_model,
+)
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.llms.sampling import check_sampling
 from agenticx.llms.wrappers.capabilities import CapabilityModel
-from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.sampling import FallbackSamplingModel, SampledModel
-from agenticx.messages import UserMessage
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import FakeOpenAIServer, fail
 

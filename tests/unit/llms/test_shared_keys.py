@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from agenticx.credentials.provider_keys import InvalidKey, ProviderKey, find_key, find_key_source, using_key_store
+from agenticx.credentials.secret_key import SecretKey, WrongSecret
 from agenticx.errors import SettingsError, StoreError
-from agenticx.provider_keys import InvalidKey, ProviderKey, find_key, find_key_source, using_key_store
-from agenticx.secret_key import SecretKey, WrongSecret
-from agenticx.shared_keys import SharedKeyStore
-from agenticx.shared_values import MemorySharedValues
+from agenticx.shared_state.keys import SharedKeyStore
+from agenticx.shared_state.values import MemorySharedValues
 from tests.support.timeouts import PATIENCE
 
 KEY, OTHER = "canary-of-a-shared-key-1", "canary-of-a-shared-key-2"

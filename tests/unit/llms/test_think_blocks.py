@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, TextDelta, ThinkingDelta, complete
-from agenticx.llms.wrappers.think_blocks import ThinkBlockModel, ThinkBlockParser
+from agenticx.llms import ModelRequest, TextDelta, ThinkBlockModel, ThinkingDelta, complete
+from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, cut, fail, outline, say
 from agenticx.tools import tool

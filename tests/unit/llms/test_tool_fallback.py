@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from agenticx import builtin_tools
+from agenticx import UserMessage, builtin_tools
 from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_model
+from agenticx.llms import ModelRequest, RetryingModel, ToolFallbackModel, ToolSchema, complete, resolve_model
 from agenticx.llms.transport.errors import ErrorReport, status_error
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
-from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import Settings
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, outline, say

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenticx import UserMessage
 from agenticx.attachments import Attachment
 from agenticx.errors import InvalidArguments
-from agenticx.llms import ModelRequest, Reply, ReplyBuilder, ToolSchema
+from agenticx.llms import ModelRequest, Reply, ReplyBuilder, ToolSchema, XmlToolModel
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wrappers.xml_format import XmlCallParser, render_call
-from agenticx.llms.wrappers.xml_tools import XmlToolModel, with_tools_in_prompt
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing import ScriptedModel, check_grammar, collect, cut, outline, say
 from agenticx.tools import tool

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agenticx import Session
+from agenticx import Agent, Session
 from agenticx.permissions import Rule, parse_rule
 from agenticx.permissions.rule_stores import FileRules
-from agenticx.runtime import AgentRuntime, AsyncConfirmGate, ConfirmAnswer
-from agenticx.runtime.turn_context import TurnContext
+from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate, ConfirmAnswer, TurnContext
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools import Assessment, tool
-from agenticx.tools.builtin.edits import file_write
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec, file_write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E5")]
 
@@ -68,7 +66,7 @@ async def test_the_question_about_a_command_that_could_only_read_says_why_it_is_
         reasons.append(details["reasons"][-1])
         return ConfirmAnswer(approved=False)
 
-    commands = ["ls | head --help", "cat ../notes.txt", "cat a > b"]
+    commands = ["ls | head --follow", "cat ../notes.txt", "cat a > b"]
     await play(Session(workspace=tmp_path), *map(run, commands), answer=deny)
     assert reasons[:2] == [
         "It is not taken for a read: with these arguments `head` is not known to only read.",
@@ -201,3 +199,54 @@ async def test_rules_that_cannot_be_read_deny_with_the_reason(tmp_path: Path) ->
     (home / "permissions.toml").write_text('[[rules]]\ndecision = "allow"\ntool = "bash_exec"\ncommand = "touch"\n')
     asked, results = await play(Session(workspace=tmp_path), run("touch a"), answer=lambda _: None, home=home)
     assert (asked, results[0][0]) == ([], "ok")
+
+
+async def test_without_a_hub_stored_rules_that_ask_or_deny_hold_and_those_that_allow_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, asked = tmp_path / "home", list[str]()
+    monkeypatch.setenv("AGX_HOME", str(home))
+
+    def look(p: str) -> str:
+        """Look at something."""
+        return p
+
+    def gate(request: Any) -> bool:
+        asked.append(request.tool)
+        return False
+
+    async def outcomes(**options: Any) -> list[str]:
+        model = ScriptedModel([[call("look", {"p": "x"}), write("p/x"), write("q/x")], "Done."])
+        agent = Agent(model=model, tools=[look, file_write], **options)
+        result = await agent.run("Go.", session=Session(workspace=tmp_path))
+        return [event.data["outcome"] for event in result.events if event.type == "tool_result"]
+
+    yes = AutoApproveConfirmGate()
+    assert await outcomes(confirm_gate=yes) == ["ok", "ok", "ok"]
+    FileRules(home).add(map(parse_rule, ["deny * path=p/**", "ask look", "allow edit path=q/**"]))
+    assert await outcomes(confirm_gate=yes) == ["ok", "denied", "ok"]
+    assert (await outcomes(confirm_gate=gate), asked) == (["denied"] * 3, ["look", "file_write"])
+    assert await outcomes() == ["denied"] * 3
+    (home / "permissions.toml").write_text("[[rules]\n")
+    assert await outcomes(confirm_gate=yes) == ["denied"] * 3
+
+
+async def test_calls_that_begin_together_share_one_read_of_the_rules_and_run_in_their_order(tmp_path: Path) -> None:
+    class CountedRules(FileRules):
+        reads = 0
+
+        def list(self) -> Sequence[Rule]:
+            self.reads += 1
+            return super().list()
+
+    began, rules = list[int](), CountedRules(tmp_path / "home")
+
+    @tool(risk="read")
+    async def look(n: int) -> None:
+        """Look at something."""
+        began.append(n)
+
+    runtime = AgentRuntime(ScriptedModel([[call("look", {"n": n}) for n in range(8)], "Done."]), tools=[look])
+    events = [event async for event in runtime.run_turn("Go.", Session(), context=TurnContext(rules=rules))]
+    assert [event.data["outcome"] for event in events if event.type == "tool_result"] == ["ok"] * 8
+    assert (began, rules.reads) == (list(range(8)), 1)

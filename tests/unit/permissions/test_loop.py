@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from agenticx import ConfirmAnswer, open_hub
-from agenticx.runtime.user_requests.requests import Remember
-from agenticx.sandbox.options import SandboxOptions
-from agenticx.sandbox.probe import find_sandbox
+from agenticx.runtime import Remember
+from agenticx.sandbox import SandboxOptions, find_sandbox
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, say
+from tests.support.forked import Process
+from tests.support.lanes import Count
+from tests.support.timeouts import PATIENCE
 
-ROUNDS = 8
 
-
-def script(day: int) -> list[Any]:
-    """Return the replies of a model that makes five calls in each round, 40 in all."""
+def script(day: int, rounds: int) -> list[Any]:
+    """Return the replies of a model that makes five calls in each round."""
     replies = list[Any]()
-    for number in range(ROUNDS):
+    for number in range(rounds):
         text = f"day {day}, round {number}"
         replies += [
             call("file_read", {"path": "src/notes.py"}),
@@ -40,14 +40,14 @@ def script(day: int) -> list[Any]:
     return replies
 
 
-async def work(day: int, project: Path, home: Path, remember: Remember) -> dict[str, int]:
+async def work(day: int, rounds: int, project: Path, home: Path, remember: Remember) -> dict[str, int]:
     """Return the numbers of questions, and of calls by outcome, of a day on which each question has that answer."""
     settings = load_settings({"home": home}, environ={})
     counts = Counter[str]()
     url = f"sqlite:///{home / 'sessions.db'}"
-    async with open_hub(url, model=ScriptedModel(script(day)), settings=settings, workspace=project) as hub:
+    async with open_hub(url, model=ScriptedModel(script(day, rounds)), settings=settings, workspace=project) as hub:
         session = await hub.create()
-        for number in range(ROUNDS):
+        for number in range(rounds):
             async for event in hub.run_turn(session.id, f"Go on with part {number}"):
                 if event.type == "confirm_required":
                     counts["asked"] += 1
@@ -58,10 +58,10 @@ async def work(day: int, project: Path, home: Path, remember: Remember) -> dict[
     return dict(counts)
 
 
-def next_day(project: Path, home: Path) -> dict[str, int]:
-    """Return the numbers of another day, in a process of its own."""
-    command = [sys.executable, __file__, str(project), str(home)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def next_day(rounds: int, project: Path, home: Path) -> dict[str, int]:
+    """Return the numbers of a third day, in a process of its own."""
+    process = Process(__name__, [str(rounds), str(project), str(home)], cwd=project, env=os.environ)
+    return json.loads(process.communicate(timeout=PATIENCE)[0])
 
 
 def git(project: Path, *words: str) -> str:
@@ -74,6 +74,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if shutil.which("git") is None:
         pytest.skip("needs git")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # half of the time of pytest
     folder = tmp_path / "project"
     for name in ("src", "tests"):
         (folder / name).mkdir(parents=True)
@@ -85,22 +86,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("E5")
 @pytest.mark.anyio
-async def test_a_loop_of_forty_calls_asks_once_for_each_kind_and_not_at_all_on_the_second_day(
-    project: Path, tmp_path: Path
+async def test_a_loop_of_calls_asks_once_for_each_kind_and_not_at_all_on_the_second_day(
+    project: Path, tmp_path: Path, count: Count
 ) -> None:
-    always = tmp_path / "always"
-    assert await work(1, project, tmp_path / "session", "session") == {"asked": 4, "ok": 40}
+    rounds, always = count(2, 8, 8), tmp_path / "always"
+    numbers = {"asked": 4, "ok": 5 * rounds}
+    assert await work(1, rounds, project, tmp_path / "session", "session") == numbers
     if find_sandbox(SandboxOptions()).kind == "bubblewrap":  # without it, a call that runs code would ask each time
         (project / "AGENTS.md").write_text("Be brief.\n")  # not trusted
-    assert await work(2, project, always, "always") == {"asked": 4, "ok": 40}
-    assert next_day(project, always) == {"ok": 40}
+    assert await work(2, rounds, project, always, "always") == numbers
+    assert next_day(rounds, project, always) == {"ok": 5 * rounds}
     subjects = git(project, "log", "--format=%s").splitlines()
-    assert (len(subjects), subjects[-1], subjects[0]) == (3 * ROUNDS, "day 1, round 0", "day 3, round 7")
+    assert (len(subjects), subjects[-1], subjects[0]) == (3 * rounds, "day 1, round 0", f"day 3, round {rounds - 1}")
 
 
 if __name__ == "__main__":
-    here, place = map(Path, sys.argv[1:3])
-    number = int(git(here, "rev-list", "--count", "HEAD")) // ROUNDS + 1
-    print(json.dumps(asyncio.run(work(number, here, place, "once"))))
+    made, here, place = int(sys.argv[1]), *map(Path, sys.argv[2:4])
+    print(json.dumps(asyncio.run(work(3, made, here, place, "once"))))

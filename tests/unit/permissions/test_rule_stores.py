@@ -23,10 +23,10 @@ from agenticx.permissions.rule_stores import (
     read_rule_file,
     refuse_unused_file,
 )
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import open_store
 from agenticx.settings import load_settings
-from agenticx.shared_place import SharedPlace
-from agenticx.shared_values import MemorySharedValues
+from agenticx.shared_state.state import SharedState
+from agenticx.shared_state.values import MemorySharedValues
 from agenticx.testing import ScriptedModel, call, say
 from tests.support.timeouts import longest_hold, slowdown
 
@@ -48,7 +48,7 @@ def stores(
     secret.write_text(secrets.token_hex(32))
     secret.chmod(0o600)
     settings = load_settings({"home": tmp_path / "home", "secret_file": secret}, environ={})
-    with closing(SharedPlace(values, settings)) as one, closing(SharedPlace(values, settings)) as two:
+    with closing(SharedState(values, settings)) as one, closing(SharedState(values, settings)) as two:
         yield SharedRules(one), SharedRules(two)
 
 

@@ -13,14 +13,10 @@ import pytest
 from agenticx.errors import InvalidArguments
 from agenticx.permissions import Call, Rule, decide, parse_rule
 from agenticx.permissions.explain import explain
-from agenticx.permissions.kinds import describe, is_narrower, offer_rules
-from agenticx.sandbox.options import SandboxOptions
-from agenticx.sandbox.probe import find_sandbox
+from agenticx.permissions.offers import describe, is_narrower, offer_rules
+from agenticx.sandbox import SandboxOptions, find_sandbox
 from agenticx.tools import Assessment, ToolContext
-from agenticx.tools.builtin.edits import file_write
-from agenticx.tools.builtin.files import list_files
-from agenticx.tools.builtin.search import file_search
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec, file_search, file_write, list_files
 from agenticx.tools.shell.command_reader import read_commands
 
 
@@ -160,6 +156,48 @@ def test_hosts_are_part_of_the_kind_of_a_command_and_hold_only_where_they_are_en
 
 
 @pytest.mark.promise("E5")
+@pytest.mark.parametrize(
+    ("fields", "kinds", "other", "denying"),
+    [
+        (
+            {"risk": "write", "paths": ("src/a.py", "src/b.py", "lib/c.py")},
+            ["edit files in src/", "edit files in lib/"],
+            {"risk": "write", "paths": ("src/a.py", "notes.txt")},
+            "deny edit path=lib/**",
+        ),
+        (
+            {"risk": "execute", "sends": True, "hosts": ("a.test", "b.test")},
+            ["fetch_all at a.test", "fetch_all at b.test"],
+            {"risk": "execute", "sends": True, "hosts": ("a.test", "x.b.test")},
+            "deny * host=b.test",
+        ),
+    ],
+)
+def test_rules_cover_a_call_about_several_folders_or_hosts_together(
+    project: Path, fields: dict[str, Any], kinds: list[str], other: dict[str, Any], denying: str
+) -> None:
+    def made(fields: dict[str, Any]) -> Call:
+        return Call(tool="fetch_all", assessment=Assessment(**fields), arguments={}, workspace=project)
+
+    call = made(fields)
+    both = offer_rules(call).rules
+    assert [describe(rule) for rule in both] == kinds
+    verdict = decide("default", call, rules=both, sources=["a page"])
+    assert (verdict.decision, verdict.rules) == ("allow", both)
+    assert decide("default", call, rules=[parse_rule(denying), *both]).decision == "deny"
+    assert decide("default", made(other), rules=both).decision == "ask"
+    for rule, left in zip(both, kinds[::-1], strict=True):
+        assert decide("default", call, rules=[rule]).decision == "ask"
+        assert [describe(rule) for rule in offer_rules(call, [rule]).rules] == [left]
+
+
+def test_a_rule_about_a_host_allows_no_command_that_names_another_one(project: Path, bubblewrap) -> None:
+    rules = [parse_rule(f"allow bash_exec host={host} network=a.test,b.test") for host in ("a.test", "b.test")]
+    for hosts, decision in ((["a.test"], "allow"), (["a.test", "b.test"], "ask")):
+        assert decide("default", command("curl a.test", project, network=hosts), rules=rules).decision == decision
+
+
+@pytest.mark.promise("E5")
 def test_a_kind_of_edits_covers_the_folder_and_nothing_beside_it(project: Path) -> None:
     offer = offer_rules(edit("src/a.py", project))
     assert [describe(rule) for rule in offer.rules] == ["edit files in src/"]
@@ -244,6 +282,23 @@ def test_a_kind_of_edits_covers_the_folder_and_nothing_beside_it(project: Path) 
                 "unshare x",
                 "pdm run x",
                 "cmake -E env x",
+                "git merge-index ./e -a",
+                "git remote-ext origin './e %S'",
+                "git daemon --access-hook=./e",
+                "mix eval e",
+                "mix cmd ./e",
+                "npm init e",
+                "pnpm create e",
+                "yarn create e",
+                "podman unshare ./e",
+                "pre-commit try-repo ./e",
+                "dotnet fsi e.fsx",
+                "systemctl enable ./e.service",
+                "kubectl debug x -- ./e",
+                "gh codespace ssh -- -o ProxyCommand=./e",
+                "cargo watch -s ./e",
+                "git for-each-repo --config=x y",
+                "brew ruby -e e",
             )
         ),
     ],
@@ -256,6 +311,42 @@ def test_a_kind_of_commands_is_its_fixed_words_and_code_is_of_none(project: Path
     assert offer.exact is not None
     for rules in ((offer.exact,), offer.rules):
         assert not rules or decide("default", call, rules=rules).decision == "allow"
+
+
+@pytest.mark.promise("E5")
+@pytest.mark.parametrize(
+    ("text", "decision"),
+    [
+        ('git commit -m "Größe ändern\n\n- `ls`"', "ask"),
+        ('git commit -m "Größe ändern\n\n- ls; rm x 🎉"', "allow"),
+        ("git commit -am '修复\n\n$(rm x) `rm x`'", "allow"),
+        ("git commit -F - <<'EOF'\nÄndern\n\n$(rm x)\nEOF", "allow"),
+        ("git commit -F - <<EOF\n$(rm x)\nEOF", "ask"),
+        ("git commit -F - <<'EOF' && rm x\nA\nEOF", "ask"),
+        ("git commit -F - <<'EOF'\nA\nEOF\nrm x", "ask"),
+        ("git commit -m 'é'; rm x", "ask"),
+        ("git commit -m 'é' > é", "ask"),
+        ("git commit -m é", "ask"),
+        ("git commit -m 'a\u202eb'", "ask"),
+        ("git 'commit' -m 'é'", "ask"),
+        ("git commit '--template=é'", "ask"),
+    ],
+)
+def test_a_message_of_any_language_and_of_several_lines_is_covered_by_the_kind_of_its_command(
+    project: Path, text: str, decision: str
+) -> None:
+    call = command(text, project)
+    assert decide("default", call, rules=[parse_rule('allow bash_exec command="git commit"')]).decision == decision
+    assert ([describe(rule) for rule in offer_rules(call).rules] == ["git commit …"]) == (decision == "allow")
+
+
+def test_a_command_with_text_of_any_language_is_no_read_and_says_so(project: Path) -> None:
+    for text in ("grep 'é' notes.txt", "ls && echo 'a\nb'", "cat <<'EOF'\na\nEOF"):
+        call = command(text, project)
+        assert (text, decide("default", call).decision) == (text, "ask")
+        assert any(
+            "line breaks or characters other than plain ones" in one for one in explain(call, decide("default", call))
+        )
 
 
 @pytest.mark.promise("E5")
@@ -646,7 +737,20 @@ git init -*
 git clone -c core.x=y x
 pytest -*
 tar -cIf ./e x
-rsync -ae ./e a b""".splitlines():
+rsync -ae ./e a b
+apt-get install -o Dpkg::Pre-Invoke::=./e x
+apt install -yoAPT::Update::Pre-Invoke::=./e x
+apt-get update --config-f x
+gh repo clone o/r -- -u ./e
+gh repo fork o/r --clone -- --config core.sshCommand=./e
+helm template x --post-renderer ./e
+helm upgrade x --kubeconfig=e
+kubectl get pods --kubeconfig e
+podman build --runtime=./e .
+pylint --init-hook 'import e'
+git svn fetch --authors-prog=./e
+tox -q exec -- ./e
+tox -e py e ./e""".splitlines():
         program, subcommand, *_ = text.split()
         words = program if subcommand.startswith("-") else f"{program} {subcommand}"
         call = command(text, project)

@@ -15,13 +15,12 @@ from agenticx import Session
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, ConfirmAnswer
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest
 from agenticx.testing import ScriptedModel, call
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec, file_edit, file_write
 from tests.support.lanes import Count
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E1")]
 
-CHANGED = "Denied: the effect of the call changed after the user was asked; ask again."
+CHANGED = "Not done: the effect of the call changed after the user was asked; ask again."
 
 
 @dataclass
@@ -218,7 +217,7 @@ async def test_a_change_detects_a_confirmation_that_is_bound_to_less(tmp_path: P
     def bind_less(tool: str, arguments: Any, binding: Mapping[str, Any]) -> str:
         return confirm_digest(tool, arguments, {name: value for name, value in binding.items() if name not in parts})
 
-    monkeypatch.setattr("agenticx.runtime.calls.authorization.confirm_digest", bind_less)
+    monkeypatch.setattr("agenticx.runtime.calls.assessing.confirm_digest", bind_less)
     machine = Machine(tmp_path)
     monkeypatch.setenv("PATH", f"{machine.earlier}:{machine.programs}:{os.defpath}")
     outcome, text = await play(machine, *CASES[UNBOUND[parts]])

@@ -15,20 +15,19 @@ import pytest
 
 from agenticx import ConfirmAnswer
 from agenticx.assembly import make_hub
-from agenticx.foreign_text import frame_text
-from agenticx.llms import ScriptedModel
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import NamedModels, ScriptedModel
+from agenticx.permissions import parse_rule
 from agenticx.permissions.rule_stores import FileRules
-from agenticx.permissions.rules import parse_rule
 from agenticx.permissions.trusted_files import FileTrust, SharedTrust, TrustStore, TrustUnusable
 from agenticx.sessions import Hub, MemoryStore
 from agenticx.settings import load_settings
-from agenticx.shared_place import SharedPlace
-from agenticx.shared_values import MemorySharedValues
-from agenticx.subagents.tools import session_tools
+from agenticx.shared_state.state import SharedState
+from agenticx.shared_state.values import MemorySharedValues
+from agenticx.subagents import session_tools
 from agenticx.testing import call
 from agenticx.tools import Toolbox, tool
 from agenticx.tools.agents_files import digests_by_name, find_agents_files
+from agenticx.untrusted_text import frame_text
 from tests.support.teams.configured import PAIR, open_team_hub, team_file
 from tests.support.teams.subagent_sessions import spawn
 
@@ -64,7 +63,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TrustStore
     secret.write_text(secrets.token_hex(32))
     secret.chmod(0o600)
     settings = load_settings({"home": tmp_path / "home", "secret_file": secret}, environ={})
-    place = SharedPlace(MemorySharedValues(), settings)
+    place = SharedState(MemorySharedValues(), settings)
     yield SharedTrust(place)
     place.close()
 
@@ -173,6 +172,27 @@ async def test_a_confirmation_that_waits_is_decided_again_once_another_process_t
     async with opened(tmp_path, RUN, "Done.") as (hub, session_id):
         await hub.change(session_id, {"permission_mode": "default"})
         assert await decided_turn(hub, session_id, deny) == [(False, "policy")]
+
+
+async def test_a_question_that_trust_leaves_open_is_asked_anew_without_the_false_reason(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/AGENTS.md").write_text("Use tabs.")
+    async with opened(tmp_path, RUN, "Done.") as (hub, session_id):
+        await hub.change(session_id, {"permission_mode": "default"})
+        reasons, answers = list[list[str]](), dict[str, tuple[bool, str]]()
+        async for event in hub.run_turn(session_id, "Go."):
+            if event.type == "confirm_required":
+                reasons.append(event.data["context"]["reasons"])
+                if len(reasons) == 1:
+                    FileTrust(tmp_path / "home").add(digest("Use tabs."), "AGENTS.md")
+                else:
+                    await hub.answer(event.data["id"], ConfirmAnswer(approved=True), digest=event.data["digest"])
+            elif event.type == "confirm_response":
+                answers[event.data["id"]] = event.data["approved"], event.data["by"]
+            elif event.type == "tool_result":
+                assert event.data["outcome"] == "ok"
+        assert reasons == [[*reasons[1], WRITTEN, UNTRUSTED], reasons[1]]
+        assert list(answers.values()) == [(False, "policy"), (True, "user")]
 
 
 async def test_a_file_that_appears_meanwhile_counts_for_the_subagents_that_read_it_and_for_their_parent(

@@ -10,20 +10,16 @@ from typing import Any
 import pytest
 
 from agenticx import ConfirmAnswer, Session, open_hub
-from agenticx.knowledge.memory import UserMemory
-from agenticx.knowledge.registry import VaultRegistry
+from agenticx.knowledge import UserMemory, VaultRegistry
 from agenticx.permissions import Rule, parse_rule
-from agenticx.permissions.said import is_said
+from agenticx.permissions.user_texts import is_written_by_user
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, AutoApproveConfirmGate
-from agenticx.sandbox.options import SandboxOptions
-from agenticx.sandbox.probe import find_sandbox
+from agenticx.sandbox import SandboxOptions, find_sandbox
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, call
-from agenticx.tools import Assessment, tool
-from agenticx.tools.base import ToolOutput
-from agenticx.tools.builtin.edits import file_write
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools import Assessment, ToolOutput, tool
+from agenticx.tools.builtin import bash_exec, file_write
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -350,5 +346,5 @@ async def test_what_a_command_read_elsewhere_is_a_text_of_others(tmp_path: Path)
 )
 def test_what_could_be_told_by_number_order_or_blanks_is_not_said(arguments: dict[str, Any]) -> None:
     message = "Read https://a.test/ , and send it to me, the a b c."
-    assert is_said({"url": "https://a.test/", "follow": True}, [message])
-    assert not is_said(arguments, [message])
+    assert is_written_by_user({"url": "https://a.test/", "follow": True}, [message])
+    assert not is_written_by_user(arguments, [message])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import AttachmentRefused
 from agenticx.llms import OpenAIChatModel
-from agenticx.messages import Message, UserMessage
+from agenticx.messages import Message
 from agenticx.runtime import ContextCompactor
 from agenticx.runtime.history_sizes import estimate_tokens
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, say

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from agenticx.errors import AgenticXError, ModelError, SessionBusy
-from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from agenticx.runtime import ContextCompactor
-from agenticx.runtime.summaries import TAG, is_summary
+from agenticx import AgenticXError, UserMessage
+from agenticx.errors import ModelError, SessionBusy
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage
+from agenticx.runtime import ContextCompactor, is_summary
 from agenticx.testing import ScriptedModel, call, cut, fail, finish, hang, outline, say, usage
 from agenticx.tools import tool
 from tests.support.histories import PADDING, conversation
@@ -378,6 +378,6 @@ async def test_a_conversation_that_was_replaced_has_no_compacted_messages(play):
 
 
 def test_messages_kept_by_a_store_are_not_restored_from_memory(play):
-    session = play.session(messages=[SystemMessage(content=f"{TAG} x")], stored_compacted=9)
+    session = play.session(stored_compacted=9)
     with pytest.raises(AgenticXError, match=r"the compacted messages of session .* are in its store"):
         session.restore_compacted()

@@ -12,6 +12,7 @@ import pytest
 
 from agenticx.errors import StoreError, UserCodeError
 from agenticx.runtime import (
+    AgentHook,
     AsyncConfirmGate,
     AutoApproveConfirmGate,
     ConfirmAnswer,
@@ -192,7 +193,38 @@ async def test_arguments_changed_by_the_user_are_executed(play, notes):
     assert run.events_of("tool_call")[0].data["arguments"] == {"text": "hi"}
     assert run.events_of("confirm_response")[0].data["arguments"] == {"text": "bye"}
     assert notes.kept == ["bye"]
-    assert run.results == [("call_1", "ok", "kept bye")]
+    told = 'The user ran this call with other arguments: {"text": "bye"}\nkept bye'
+    assert run.results == [("call_1", "ok", told)]
+    assert run.rows[2] == ("tool", "call_1", "ok", told)
+
+
+async def test_arguments_that_the_user_sends_back_as_they_were_are_no_other_ones(play, notes):
+    gate = ScriptedGate(ConfirmAnswer(approved=True, arguments={"text": "hi"}))
+    run = await play([note("hi"), "ok"], tools=notes.tools(), gate=gate)
+
+    assert run.results == [("call_1", "ok", "kept hi")]
+
+
+async def test_the_model_reads_the_beginning_of_changed_arguments_without_secrets(play, notes):
+    arguments = {"text": "x" * 5_000 + "TAIL", "api_token": "hunter2"}
+
+    class Counting(AgentHook):
+        def after_tool_call(self, name, arguments, result, context):
+            return f"{name} {len(arguments['text'])}"
+
+    @tool(risk="write")
+    def post(text: str, api_token: str) -> str:
+        """Post."""
+        return "posted"
+
+    gate = ScriptedGate(ConfirmAnswer(approved=True, arguments=dict(reversed(arguments.items()))))
+    run = await play([call("post", {"text": "a", "api_token": "b"}), "ok"], tools=[post], gate=gate, hooks=[Counting()])
+
+    ((_, _, text),) = run.results
+    first, _, rest = text.partition("\n")
+    assert first.startswith('The user ran this call with other arguments: {"api_token": "[hidden]", "text": "xxx')
+    assert len(first) < 1_100
+    assert rest == "post 5004"
 
 
 async def test_changed_arguments_that_do_not_match_the_schema_are_not_executed(play, notes):
@@ -252,7 +284,7 @@ async def test_a_call_whose_effect_changed_after_the_question_is_denied(play, no
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:denied", *ANSWERED]
     assert run.results == [
-        ("call_1", "denied", "Denied: the effect of the call changed after the user was asked; ask again.")
+        ("call_1", "denied", "Not done: the effect of the call changed after the user was asked; ask again.")
     ]
     assert notes.kept == []
 
@@ -332,7 +364,7 @@ async def test_a_call_knows_the_risk_that_was_permitted(play):
     gate = ScriptedGate(True, ConfirmAnswer(approved=True, arguments={"risk": "execute"}))
     run = await play([calls, "ok"], tools=[risky], gate=gate)
 
-    assert [text for _, _, text in run.results] == ["read", "execute", "execute"]
+    assert [text.splitlines()[-1] for _, _, text in run.results] == ["read", "execute", "execute"]
 
 
 async def test_plan_mode_denies_without_asking(play, notes):
@@ -483,15 +515,15 @@ async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_name
     assert notes.kept == []
 
 
-async def test_an_exception_of_a_gate_denies_with_its_text_and_one_line_in_the_log_with_its_traceback(
-    play, notes, caplog
-):
+async def test_an_exception_of_a_gate_denies_with_its_text_and_one_line_in_the_log_with_its_place(play, notes, caplog):
+    caplog.set_level("INFO")
     run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda *_: _raise(RuntimeError("broken"))))
 
     reason = "the confirm gate raised RuntimeError: broken"
     assert run.results == [("call_1", "denied", f"Denied by policy. Reason: {reason}")]
-    assert gate_lines(caplog) == [failed_gate(reason)]
-    assert [record.exc_info is not None for record in caplog.records if record.levelname == "ERROR"] == [True]
+    (line,) = gate_lines(caplog)
+    assert re.fullmatch(re.escape(failed_gate(reason)) + r" place='.*test_confirms\.py:\d+'", line)
+    assert [record.exc_info for record in caplog.records if record.levelname == "ERROR"] == [None]
 
 
 @pytest.mark.parametrize("gate", [object(), lambda question, context: True, AsyncConfirmGate])

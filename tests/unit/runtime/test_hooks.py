@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agenticx.messages import UserMessage
+from agenticx import UserMessage
 from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
 from agenticx.testing import ScriptedModel, call, say
 from agenticx.tools import tool

@@ -132,7 +132,7 @@ async def test_eight_denials_by_the_user_are_no_loop(play):
     assert run.events_of("error") == []
 
 
-async def test_twenty_different_searches_without_results_are_a_loop(play):
+async def test_different_searches_without_a_match_are_a_loop(play):
     @tool(risk="read")
     def search(query: str) -> str:
         """Find nothing."""

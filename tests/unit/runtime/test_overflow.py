@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentHook, AgentRuntime, Session
 from agenticx.runtime.history_sizes import count_characters
 from agenticx.testing import ScriptedModel, call, collect, fail, outline, say

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.errors import ModelError
+from agenticx.llms import RetryingModel
 from agenticx.llms.file_refusals import find_refused, without_refused_files
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage
+from agenticx.messages import AssistantMessage, Message, RefusedFile
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.teams import AssistantAgent, MultiModalMessage, RoundRobinGroupChat, TeamError
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, collect, fail, say

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel, TextDelta, ThinkingDelta
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.llms import RetryingModel, RetryPolicy, ScriptedModel, TextDelta, ThinkingDelta
+from agenticx.messages import AssistantMessage
 from agenticx.testing import call, cut, fail, finish, outline, raw, say, think, usage
 from agenticx.tools import tool
 

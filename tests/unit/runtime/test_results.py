@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agenticx import load_attachment
+from agenticx import UserMessage, load_attachment
 from agenticx.errors import ModelError, SessionBusy
 from agenticx.llms import Delta, ModelRequest, OpenAIChatModel
-from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, RunResult, Session, TurnError
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, fail, hang, say
 from agenticx.tools import tool
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.files import SMALLEST_PNG
 
 pytestmark = pytest.mark.anyio
@@ -292,14 +294,19 @@ async def test_a_turn_right_after_a_break_waits_for_the_end_of_the_abandoned_one
 
 
 async def test_a_blocking_tool_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def logged() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if "blocks the event loop" in record.getMessage()]
+
     @tool(risk="read")
     async def slow() -> str:
-        """Block the event loop."""
-        time.sleep(1.4)
+        """Block the event loop until that is logged."""
+        deadline = time.monotonic() + PATIENCE
+        while not logged() and time.monotonic() < deadline:
+            time.sleep(0.01)
         return "done"
 
     await runtime([call("slow", {})], "ok", tools=[slow]).run("go")
-    (record,) = [record for record in caplog.records if "blocks the event loop" in record.getMessage()]
+    (record,) = logged()
     assert (record.levelname, "slow" in str(record.__dict__)) == ("WARNING", True)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms import Finished, Usage, UsageDelta
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms import Finished, RetryingModel, RetryPolicy, Usage, UsageDelta
 from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, fail, hang, pause, raw, say, usage
 from tests.support.histories import conversation
@@ -50,7 +49,7 @@ async def test_a_call_that_failed_before_its_first_delta_is_made_again(play):
     assert stall.pop("retry_at").endswith("Z")
     assert stall.pop("elapsed_seconds") == pytest.approx(0)
     assert (stall.pop("reason"), stall.pop("model")) == (str(DOWN), "model 1")
-    assert stall == {"phase": "first_chunk", "limit_seconds": 6, "action": "retrying"}
+    assert stall == {"phase": "first_chunk", "limit_seconds": 6, "action": "retrying", "code": DOWN.code}
     assert run.rows == [("user", "go"), ("assistant", "Hello.")]
     first.assert_done()
 

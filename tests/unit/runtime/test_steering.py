@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import AttachmentRefused
-from agenticx.messages import Attachment, UserMessage
+from agenticx.messages import Attachment
 from agenticx.runtime import RuntimeEvent, Steering, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, say
 from agenticx.tools import tool

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx import UserMessage
+from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentHook, AgentRuntime, AutoApproveConfirmGate, HookRegistry, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools import ToolContext, tool
@@ -37,13 +38,15 @@ async def test_a_stop_in_the_stream_keeps_the_shown_text(play):
 
 
 async def test_a_stop_in_a_tool_answers_every_call(play):
+    stop = TimedStop()
+
     @tool(risk="write")
     async def work(n: int) -> None:
         """Work forever on the second."""
         if n == 2:
+            stop.press_soon()
             await asyncio.Event().wait()
 
-    stop = TimedStop("tool_result")
     run = await play(
         [[call("work", {"n": n}) for n in (1, 2, 3)]],
         tools=[work],
@@ -152,11 +155,12 @@ async def test_a_finished_parallel_call_keeps_the_result_of_its_hook_after_a_sto
 
 
 async def test_a_finished_result_that_its_hook_has_not_seen_is_withheld(play):
+    stop = TimedStop()
+
     class Slow(AgentHook):
         async def after_tool_call(self, name, arguments, result, context):
+            stop.press_soon()
             await asyncio.Event().wait()
-
-    stop = TimedStop("tool_call")
 
     @tool(risk="read")
     async def secret() -> str:
@@ -171,11 +175,12 @@ async def test_a_finished_result_that_its_hook_has_not_seen_is_withheld(play):
 
 
 async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
-    release, ended = asyncio.Event(), asyncio.Event()
+    stop, release, ended = TimedStop(), asyncio.Event(), asyncio.Event()
 
     @tool(risk="read")
     async def deaf() -> None:
         """Hear nothing."""
+        stop.press_soon()
         while not release.is_set():
             try:
                 await release.wait()
@@ -183,7 +188,6 @@ async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
                 continue
         ended.set()
 
-    stop = TimedStop("tool_call")
     events = []
     async for event in play.runtime(ScriptedModel([call("deaf")])).run_turn(
         "go", play.session(), stop.signal, tools=[deaf]
@@ -198,14 +202,14 @@ async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
 
 
 async def test_a_stop_ends_the_turn_while_a_tool_blocks_its_thread(play):
-    release = threading.Event()
+    stop, release, loop = TimedStop(), threading.Event(), asyncio.get_running_loop()
 
     @tool(risk="read")
     def block() -> None:
         """Block."""
+        loop.call_soon_threadsafe(stop.press_soon)
         release.wait(PATIENCE)
 
-    stop = TimedStop("tool_call")
     run = await play([call("block")], tools=[block], stop=stop.signal, on=stop)
     release.set()
 
@@ -215,6 +219,7 @@ async def test_a_stop_ends_the_turn_while_a_tool_blocks_its_thread(play):
 
 async def test_background_work_continues_after_the_terminal_event(play):
     order: list[str] = []
+    stop = TimedStop()
 
     async def clean_up():
         await asyncio.sleep(0.02)
@@ -223,12 +228,11 @@ async def test_background_work_continues_after_the_terminal_event(play):
     @tool(risk="read")
     async def work(context: ToolContext) -> None:
         """Work."""
+        stop.press_soon()
         try:
             await asyncio.Event().wait()
         finally:
             context.add_background_task(clean_up())
-
-    stop = TimedStop("tool_call")
 
     def on(event):
         stop(event)
@@ -254,8 +258,14 @@ async def test_a_stop_in_compaction_leaves_the_history_unchanged(play):
     assert stop.seconds < LIMIT
 
 
-async def _forever(*_):
-    await asyncio.Event().wait()
+def hook_that_hangs(point, stop):
+    """Return hooks of which the one at `point` has the button pressed and never ends."""
+
+    async def hang_for_ever(self, *_):
+        stop.press_soon()
+        await asyncio.Event().wait()
+
+    return HookRegistry([type("Hanging", (AgentHook,), {point: hang_for_ever})()], limit=0.5)
 
 
 @pytest.mark.parametrize(
@@ -267,15 +277,13 @@ async def test_a_stop_in_a_hook_ends_the_turn(play, point):
         """Look."""
         return "seen"
 
-    hook = type("Hanging", (AgentHook,), {point: lambda self, *args: _forever()})()
-    start = {"before_model": "round_start", "after_model": "usage", "on_agent_end": "usage"}.get(point, "tool_call")
-    stop = TimedStop(start)
+    stop = TimedStop()
     script = ["Hello."] if "tool" not in point else [[say("Hello."), call("look")]]
     model = ScriptedModel(script)
     run = await play(
         ScriptedModel([]) if point == "before_model" else model,
         tools=[look],
-        hooks=HookRegistry([hook], limit=0.5),
+        hooks=hook_that_hangs(point, stop),
         stop=stop.signal,
         on=stop,
     )
@@ -287,11 +295,9 @@ async def test_a_stop_in_a_hook_ends_the_turn(play, point):
 
 
 async def test_a_stop_ends_the_hooks_of_a_failed_turn(play):
-    hook = type("Hanging", (AgentHook,), {"on_agent_end": lambda self, *args: _forever()})()
-    stop = TimedStop("tool_result")
-    run = await play(
-        [call("nope")], hooks=HookRegistry([hook], limit=0.5), max_tool_rounds=1, stop=stop.signal, on=stop
-    )
+    stop = TimedStop()
+    hooks = hook_that_hangs("on_agent_end", stop)
+    run = await play([call("nope")], hooks=hooks, max_tool_rounds=1, stop=stop.signal, on=stop)
 
     assert run.outline[-1] == "error:max_rounds"
     assert stop.seconds < LIMIT

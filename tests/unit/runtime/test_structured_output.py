@@ -17,9 +17,7 @@ from pydantic import BaseModel, Field, TypeAdapter, field_validator
 from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments, StoreError
-from agenticx.llms import OpenAIChatModel
-from agenticx.llms.base import OutputSchema
-from agenticx.llms.wires.openai_chat import ChatDialect
+from agenticx.llms import ChatDialect, OpenAIChatModel, OutputSchema
 from agenticx.runtime.structured_output import ACCEPTED, NOT_ALONE, OUTPUT_CUT, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools import tool

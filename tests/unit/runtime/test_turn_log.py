@@ -10,11 +10,11 @@ from decimal import Decimal
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.llms import Usage, UsageDelta
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms import RetryingModel, RetryPolicy, Usage, UsageDelta
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import AssistantMessage, ToolCall, UserMessage
+from agenticx.messages import AssistantMessage, ToolCall
 from agenticx.runtime import (
     AgentRuntime,
     AutoApproveConfirmGate,
@@ -451,7 +451,7 @@ async def test_tokens_are_not_logged_and_do_not_check_log_levels(play, monkeypat
 async def test_fields_are_not_computed_below_the_log_level(play, caplog, monkeypatch):
     caplog.set_level(logging.WARNING, logger="agenticx")
     monkeypatch.setattr("agenticx.runtime.turn_log._usage_fields", None)
-    monkeypatch.setattr("agenticx.runtime.turn_log._preview", None)
+    monkeypatch.setattr("agenticx.runtime.turn_log.preview_arguments", None)
     run = await play([call("look", {"path": "x" * 1_000_000}), "Done."], tools=[look])
 
     assert run.outline[-1] == "final:answer"

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.sessions import MemoryStore, SqliteStore, Store
-from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
-from agenticx.sessions.store.postgres import PostgresStore, check_database
+from agenticx.sessions import BlobFolder, MemoryBlobs, MemoryStore, PostgresStore, SqliteStore, Store
+from agenticx.sessions.store.postgres import check_database
 from agenticx.sessions.store.sqlite.projections import check_projections
 from tests.support.faults.log_file import snapshot
 from tests.support.faults.projections import different_tables

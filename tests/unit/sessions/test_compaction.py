@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import make_attachment
 from agenticx.errors import StoreError
 from agenticx.llms import ScriptedModel
-from agenticx.messages import AssistantMessage, Message, UserMessage
-from agenticx.runtime.summaries import is_summary
-from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
+from agenticx.messages import AssistantMessage, Message
+from agenticx.runtime import is_summary
+from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest, fork, read_messages
 from agenticx.sessions.hub.state_tracker import load_session
 from agenticx.sessions.log.tool_state import decode_replacement_counts
 from agenticx.settings import load_settings
@@ -210,7 +209,7 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     await store.aclose()
 
 
-@pytest.mark.cases(quick=1)
+@pytest.mark.ci_lane
 async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: Path, open_store: OpenStore) -> None:
     harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()

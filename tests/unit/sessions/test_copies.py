@@ -14,13 +14,10 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import StoreError
-from agenticx.sessions import Commit, SqliteStore, Store
-from agenticx.sessions.history.export import export_jsonl
-from agenticx.sessions.log.events import Position
+from agenticx.sessions import BlobFolder, Commit, Position, PostgresStore, SqliteStore, Store, export_jsonl
 from agenticx.sessions.log.records import StoredRecord
-from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.copies import CopyableStore, Outcome, copy_sessions
-from agenticx.sessions.store.postgres import PostgresStore, check_database
+from agenticx.sessions.store.postgres import check_database
 from agenticx.sessions.store.sqlite.projections import check_projections
 from tests.support.commits import append
 from tests.support.postgres.cluster import Cluster

@@ -11,15 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Commit, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.log.damage import DamagedData
-from agenticx.sessions.log.events import Position
+from agenticx.sessions import (
+    Commit,
+    DamagedData,
+    Hub,
+    Position,
+    SessionRecord,
+    SqliteStore,
+    StateChange,
+    TurnRecord,
+    TurnRequest,
+    fork,
+    read_messages,
+)
 from agenticx.sessions.log.records import CallBegan, NameDerived
 from agenticx.sessions.store.base import find_fact
 from agenticx.sessions.store.sqlite.projections import check_projections

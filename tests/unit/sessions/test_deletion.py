@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SessionNotFound, StoreError
-from agenticx.messages import UserMessage
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Commit, OwnershipLost, SqliteStore, StateChange, TurnRecord
-from agenticx.sessions.log.events import Position
+from agenticx.sessions import Commit, OwnershipLost, Position, SqliteStore, StateChange, TurnRecord
 from agenticx.sessions.store.sqlite.projections import check_projections
 from tests.support.stores import USAGE, asked, orphans, posted, question, record, session_in, started, token
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import Sampling
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
-from agenticx.sessions import Fact, TurnRecord
-from agenticx.sessions.log.damage import DamagedData
+from agenticx.sessions import DamagedData, Fact, TurnRecord
 from agenticx.sessions.log.events import TokenMerger, decode, encode
 from agenticx.sessions.log.records import (
     CLOSING_CLASSES,
@@ -38,7 +38,7 @@ from agenticx.sessions.log.records import (
 )
 from agenticx.sessions.log.state import fold
 from agenticx.sessions.log.turn_tree import TurnTree
-from agenticx.subagents.records import SubagentRun
+from agenticx.subagents import SubagentRun
 from agenticx.teams import SubagentEnding
 from tests.support.stores import asked, began, final, posted, question, record, taken, token
 
@@ -60,7 +60,7 @@ FACTS = [
     ),
     ChildTurnSaved(key="k", turn_id="k"),
     SubagentStarted(key="t", run=RUN),
-    SubagentDelivered(key="t", ending=ENDING, is_due=True, told_in="turn_1"),
+    SubagentDelivered(key="t", ending=ENDING, is_due=True, recipient_turn_id="turn_1"),
 ]
 
 

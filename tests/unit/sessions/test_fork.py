@@ -11,10 +11,8 @@ import pytest
 
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
-from agenticx.sessions import Fact, Hub, SessionRecord, SqliteStore, StateChange, Store, TurnRecord
+from agenticx.sessions import Fact, Hub, SessionRecord, SqliteStore, StateChange, Store, TurnRecord, fork, read_messages
 from agenticx.sessions.files.changes import file_edited, file_rewound
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.log.events import decode
 from agenticx.sessions.log.records import (
     FACT_CLASSES,
@@ -40,7 +38,7 @@ from agenticx.sessions.log.records import (
 )
 from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
-from agenticx.subagents.records import SubagentRun
+from agenticx.subagents import SubagentRun
 from agenticx.teams import SubagentEnding
 from tests.support.commits import append
 from tests.support.sessions import SessionHarness
@@ -136,7 +134,7 @@ def facts_of_every_class() -> list[Fact]:
         ChildTurnSaved(key=TURN, turn_id=TURN),
         SubagentStarted(key="turn_sub", run=run),
         SubagentEnded(key="turn_sub", ending=ending),
-        SubagentDelivered(key="turn_sub", ending=ending, message_id="n", told_in="turn_of_another"),
+        SubagentDelivered(key="turn_sub", ending=ending, message_id="n", recipient_turn_id="turn_of_another"),
         *(SubagentUnannounced(key="turn_sub"), SubagentAnnounced(key="turn_sub")),
         SubagentMessaged(key="s", agent_id="a", text="more"),
         SubagentMessageTaken(key="s"),
@@ -185,7 +183,7 @@ async def test_a_fork_has_of_each_record_what_the_record_says(tmp_path: Path) ->
     (delivery,) = deliveries
     assert isinstance(delivery, SubagentDelivered)
     assert (delivery.message_id, delivery.key) == ("n", delivery.ending.turn_id)
-    assert {"turn_sub", "turn_of_another"}.isdisjoint({delivery.key, delivery.told_in})
+    assert {"turn_sub", "turn_of_another"}.isdisjoint({delivery.key, delivery.recipient_turn_id})
 
 
 async def test_a_fork_keeps_the_order_of_the_log_and_ends_turns_where_the_path_leaves_them(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SessionBusy, SessionNotFound, StoreError
-from agenticx.foreign_text import frame_text
 from agenticx.llms import ChatModel, ScriptedModel
 from agenticx.messages import SystemMessage
 from agenticx.runtime import EventType, RuntimeEvent
@@ -20,6 +19,7 @@ from agenticx.sessions import (
     Hub,
     HubClosed,
     MemoryStore,
+    Position,
     SessionRecord,
     SqliteStore,
     StateChange,
@@ -31,12 +31,12 @@ from agenticx.sessions import (
     transcript,
 )
 from agenticx.sessions.hub.writer import merge_deltas
-from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.records import CallBegan
 from agenticx.sessions.store.base import find_fact
 from agenticx.settings import load_settings
 from agenticx.testing import call, hang, say
 from agenticx.tools import tool
+from agenticx.untrusted_text import frame_text
 from tests.support.commits import append
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.lanes import Count
@@ -128,7 +128,9 @@ async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_no
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     starts = [hub.start(session_id, TurnRequest(input=str(number))) for number in range(64)]
     outcomes = await asyncio.gather(*starts, return_exceptions=True)
-    assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 63
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert [repr(error) for error in refusals if not isinstance(error, SessionBusy)] == []
+    assert len(refusals) == 63
     await hub.stop(session_id)
     events = await wait_for_turn_end(store, session_id)
     assert types(events).count("turn_started") == 1

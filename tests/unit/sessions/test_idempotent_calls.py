@@ -70,6 +70,45 @@ def make_tools(begun: asyncio.Event, runs: list[str], *, idempotent: bool | None
     return [look, ask]
 
 
+@pytest.mark.parametrize("open_store", ["sqlite"], indirect=True)  # nobody takes the session while it waits
+async def test_an_edited_call_that_a_crash_cut_says_with_which_arguments_it_ran(
+    tmp_path: Path, open_store: Callable[[], Store]
+) -> None:
+    begun = asyncio.Event()
+
+    @tool(risk="write")
+    async def keep(text: str) -> str:
+        """Keep a text."""
+        begun.set()
+        await asyncio.Event().wait()
+        return text
+
+    inner = open_store()
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await inner.create(record)
+    first = make_hub(inner, ScriptedModel([call("keep", {"text": "hi"})]), [keep], tmp_path)
+    await first.submit(record.id, TurnRequest(input="go"))
+    (asked,) = (
+        one for one in await envelopes(inner, record.id, "confirm_required") if one["type"].startswith("confirm")
+    )
+    edited = ConfirmAnswer(approved=True, arguments={"text": "bye"})
+    await first.answer(asked["data"]["id"], edited, digest=asked["data"]["digest"])
+    await begun.wait()
+    await end_takeover(first)
+    await end_lease(inner, record.id)
+    second = make_hub(inner, ScriptedModel([]), [keep], tmp_path)
+    await second.recover()
+    events = await envelopes(inner, record.id, "error")
+    check_grammar(events)
+    (result,) = (one["data"] for one in events if one["type"] == "tool_result")
+    assert result["outcome"] == "unknown"
+    assert result["result"].splitlines()[0] == 'The user ran this call with other arguments: {"text": "bye"}'
+    await second.close()
+    with suppress(StoreError):
+        await first.close()
+    await inner.aclose()
+
+
 @pytest.mark.parametrize("idempotent", [True, False, None])
 async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idempotent(
     tmp_path: Path, open_store: Callable[[], Store], idempotent: bool | None, caplog: pytest.LogCaptureFixture

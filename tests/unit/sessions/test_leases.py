@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SessionNotFound
-from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
-    Doubtful,
     MemoryStore,
+    NoOwner,
+    OutcomeUnknown,
     OwnershipLost,
+    SessionOwnedElsewhere,
     SessionState,
     StateChange,
     Store,
+    TurnEnded,
     TurnRecord,
 )
 from agenticx.sessions.log.records import (
@@ -33,7 +36,7 @@ from agenticx.sessions.log.records import (
     RequestAnswered,
     RequestDecided,
 )
-from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded, find_fact
+from agenticx.sessions.store.base import find_fact
 from tests.support.commits import add_fact, append, load, update
 from tests.support.stores import (
     asked,
@@ -100,7 +103,7 @@ async def test_a_claim_follows_what_the_owner_before_has_begun_to_write(store: S
         await asyncio.sleep(0)
         after = await store.ownership.claim(session_id)
         await after.commit(Commit(events=[token("b")]))
-        with suppress(OwnershipLost, Doubtful):
+        with suppress(OwnershipLost, OutcomeUnknown):
             await writing
         assert await store.log.head(session_id) >= number + 1
     events = await store.log.read(session_id, 0, 100)

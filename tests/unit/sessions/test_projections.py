@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx import UserMessage
+from agenticx.messages import AssistantMessage
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Commit, MemoryStore, SqliteStore, StateChange, Store, TurnRecord
 from agenticx.sessions.store.sqlite.projections import check_projections

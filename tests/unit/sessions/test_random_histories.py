@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import Hub, SessionRecord, Store
-from agenticx.sessions.history.export import export_jsonl
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import Hub, SessionRecord, Store, export_jsonl, fork, read_log_pages
 from agenticx.sessions.history.log_end import fold_end
 from agenticx.sessions.history.model_history import NOT_RUN_RESULT
 from agenticx.sessions.history.transcript import Conversation, read_conversation, read_last_messages
 from agenticx.sessions.history.turns_on_path import TurnsOnPath, read_logged_session
 from agenticx.sessions.log.events import decode, decode_line
 from agenticx.sessions.log.turn_tree import TurnTree
-from agenticx.sessions.store.base import read_log_pages
 from agenticx.settings import load_settings
 from agenticx.testing import call, check_grammar
 from agenticx.tools import tool

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
-from agenticx.sessions.log.events import Position
+from agenticx.sessions import Position, SessionRecord, SqliteStore, StoredEvent
 from tests.support.commits import append, delete
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +40,7 @@ async def streaming(store: SqliteStore) -> list[StoredEvent]:
     """Create sessions that stream at the same time, the turns of some being over; return the log."""
     ids = [await session_in(store) for _ in range(STREAMING)]
     log: list[StoredEvent] = []
-    for round_ in range(60):
+    for round_ in range(30):
         for place, session_id in enumerate(ids):
             if round_ % (place % 3 + 1) == 0:
                 events = tokens(place % 7 + 1)

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime import (
+    AnsweredBy,
     ConfirmAnswer,
     ConfirmRequest,
     QuestionAnswer,
     QuestionRequest,
+    Remember,
     RuntimeEvent,
     UserAnswer,
     UserRequest,
@@ -20,7 +22,6 @@ from agenticx.runtime import (
 from agenticx.runtime.events import check_payload
 from agenticx.runtime.events.types import AskingEvent
 from agenticx.runtime.user_requests.kinds import kind_of, kind_of_event
-from agenticx.runtime.user_requests.requests import AnsweredBy, Remember
 from agenticx.sessions.hub.commands import Answer, decode_command, decode_result, encode_command, encode_result
 from agenticx.sessions.log.events import asked_request, decode, encode, given_answer
 from agenticx.sessions.log.records import RequestAnswered, decode_record, encode_record

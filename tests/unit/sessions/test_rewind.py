@@ -16,11 +16,21 @@ import pytest
 from agenticx import builtin_tools
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import (
+    BlobFolder,
+    Hub,
+    MemoryBlobs,
+    MemoryStore,
+    OutcomeUnknown,
+    SessionRecord,
+    SqliteStore,
+    Store,
+    StoredEvent,
+    TurnRequest,
+    fork,
+)
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.log.records import FileFact
-from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
 from agenticx.settings import load_settings
 from agenticx.testing import call, think
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
@@ -91,7 +101,7 @@ async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeat
     await hub.close()
 
 
-@pytest.mark.parametrize("is_stored", [False, True], ids=["refused", "doubtful"])
+@pytest.mark.parametrize("is_stored", [False, True], ids=["refused", "outcome unknown"])
 async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(
     tmp_path: Path, new_store: NewStore, is_stored: bool
 ) -> None:
@@ -102,7 +112,7 @@ async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(
                 raise StoreError("the disk is full")
             failures.pop()
             await write.make()
-            raise Doubtful("the store did not answer")
+            raise OutcomeUnknown("the store did not answer")
         return await write.make()
 
     failures = ["the commit and its three repetitions"] * 4

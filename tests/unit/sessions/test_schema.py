@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.sessions import SessionRecord, SqliteStore, VersionMismatch
-from agenticx.sessions.store.blobs import MemoryBlobs
+from agenticx.sessions import MemoryBlobs, SessionRecord, SqliteStore, VersionMismatch
 from agenticx.sessions.store.sqlite.check import check_database
 from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.sessions.store.sqlite.schema import SCHEMA_VERSION, create_schema

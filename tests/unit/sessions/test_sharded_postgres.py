@@ -14,15 +14,11 @@ import pytest
 from agenticx.clocks import SystemClock
 from agenticx.errors import SettingsError
 from agenticx.messages import new_id
-from agenticx.sessions import MemoryStore, Store
+from agenticx.sessions import MemoryBlobs, MemoryStore, PostgresStore, ShardedStore, Store, open_store
 from agenticx.sessions.store.base import Shard
-from agenticx.sessions.store.blobs import MemoryBlobs
-from agenticx.sessions.store.factory import open_store
-from agenticx.sessions.store.postgres import PostgresStore
 from agenticx.sessions.store.postgres._connection import Server
 from agenticx.sessions.store.postgres._shard_list import PostgresShardList
 from agenticx.sessions.store.shard_list import check_shard_list
-from agenticx.sessions.store.sharded import ShardedStore
 from agenticx.settings import load_settings
 from tests.support.commits import append
 from tests.support.postgres.cluster import Cluster

@@ -15,12 +15,23 @@ from typing import Any, get_args
 import pytest
 
 from agenticx.errors import SettingsError, StoreError
-from agenticx.sessions import ArchivedFilter, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRecord
-from agenticx.sessions.log.events import Position
-from agenticx.sessions.store.base import Ownership
-from agenticx.sessions.store.blobs import BlobFolder, Blobs, MemoryBlobs, Retention
+from agenticx.sessions import (
+    ArchivedFilter,
+    BlobFolder,
+    Blobs,
+    MemoryBlobs,
+    MemoryStore,
+    Ownership,
+    Position,
+    SessionRecord,
+    ShardedStore,
+    SqliteStore,
+    Store,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.sessions.store.blobs import Retention
 from agenticx.sessions.store.shard_list import ListedDatabase, ShardListState, check_shard_list, shard_list_problem
-from agenticx.sessions.store.sharded import ShardedStore
 from tests.support.commits import append, update
 from tests.support.intercepted_store import InterceptedStore, StoreCall, Write
 from tests.support.stores import asked, question, record, started, token

@@ -15,7 +15,7 @@ import pytest
 
 from agenticx import builtin_tools
 from agenticx.errors import ToolError
-from agenticx.sessions import SessionRecord
+from agenticx.sessions import DamagedData, SessionRecord
 from agenticx.sessions.files.changes import (
     FileChange,
     checked_changes,
@@ -27,7 +27,6 @@ from agenticx.sessions.files.changes import (
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots, share_contents
 from agenticx.sessions.history.fork import forked_facts
-from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.records import FileEdited, ForkedPath, decode_record, encode_record
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
 from agenticx.tools import ToolContext

@@ -16,25 +16,26 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SettingsError, StoreError
-from agenticx.messages import UserMessage
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import (
     Commit,
     Lease,
     OwnedElsewhere,
     OwnershipLost,
+    Position,
     SessionRecord,
     SessionState,
     SqliteStore,
     StateChange,
     StoredEvent,
     TurnRecord,
+    open_store,
+    read_log_pages,
 )
-from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.records import ChildTurnSaved
-from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.factory import database_path
 from agenticx.sessions.store.owner import probe_owner_pid
 from agenticx.sessions.store.sqlite.projections import check_projections
 from agenticx.settings import load_settings

@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SessionNotFound, StoreError
-from agenticx.messages import AssistantMessage, SystemMessage, UserMessage
+from agenticx.messages import AssistantMessage, SystemMessage
 from agenticx.runtime import EventType, RuntimeEvent, envelope_adapter
 from agenticx.sessions import (
     ArchivedFilter,
+    BlobFolder,
+    Blobs,
     Commit,
-    Doubtful,
     Fact,
+    MemoryBlobs,
     MemoryStore,
+    OutcomeUnknown,
+    Position,
     SessionRecord,
     SessionState,
     StateChange,
@@ -29,7 +34,6 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.files.changes import file_edited, file_rewound
-from agenticx.sessions.log.events import Position
 from agenticx.sessions.log.records import (
     ChildTurnSaved,
     FileFact,
@@ -45,15 +49,8 @@ from agenticx.sessions.log.records import (
 )
 from agenticx.sessions.log.searchable_texts import SearchableText
 from agenticx.sessions.log.subagent_runs import SubagentRuns
-from agenticx.sessions.store.blobs import (
-    LARGEST_CONTENT,
-    TOO_LARGE,
-    BlobFolder,
-    Blobs,
-    MemoryBlobs,
-    content_digest,
-)
-from agenticx.subagents.records import SubagentRun
+from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_digest
+from agenticx.subagents import SubagentRun
 from agenticx.teams import SubagentEnding
 from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
@@ -77,6 +74,7 @@ async def test_a_session_is_created_updated_and_deleted(store: Store) -> None:
     await store.create(made)
     assert await store.catalog.get(made.id) == made
     await update(store, replace(made, name="two", pinned=True))
+    await store.create(made)  # repeated, it has no effect
     assert (await store.catalog.get(made.id)).name == "two"
     await delete(store, made.id)
     with pytest.raises(SessionNotFound, match=made.id):
@@ -292,7 +290,7 @@ async def test_turns_below_others_are_open_until_their_own_terminal_event(store:
         write = Commit(turn_id=turn.id, events=[event], **more)
         try:
             await lease.commit(write)
-        except Doubtful:
+        except OutcomeUnknown:
             await lease.commit(write)
 
     async def opened() -> tuple[str | None, list[str], list[str]]:
@@ -307,11 +305,14 @@ async def test_turns_below_others_are_open_until_their_own_terminal_event(store:
     assert await store.log.turn(one) == replace(root, after_seq=0)
     await commit(root, final())
     assert await opened() == (None, [child.id], ["k"])
+    assert {*await store.catalog.working_sessions([one, "ses_unknown"])} == {one}
+    assert not await store.catalog.working_sessions([])
     await lease.release(work_left=True)
     assert [id_ async for id_ in store.ownership.orphans()] == [one]
     lease = await store.ownership.claim(one)
     await commit(child, final())
     assert await opened() == (None, [], [])
+    assert not await store.catalog.working_sessions([one])
     await lease.release()
     assert [id_ async for id_ in store.ownership.orphans()] == []
 
@@ -324,7 +325,7 @@ async def test_the_last_saved_state_of_a_child_turn_is_kept(store: Store) -> Non
     for commit in (write, Commit(turn_id=turn.id, facts=[_saved(turn.id, "second")])):
         try:
             await lease.commit(commit)
-        except Doubtful:
+        except OutcomeUnknown:
             await lease.commit(commit)
     assert (await lease.load()).open_facts == [_saved(turn.id, "second")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.messages import UserMessage
+from agenticx import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Commit, Fact, MemoryStore, StateChange, Store, TurnRequest
 from agenticx.sessions.log.state import FoldedSession, StoredSession
@@ -19,6 +19,7 @@ from agenticx.sessions.store.memory_sessions import MemoryData
 from agenticx.testing import call
 from agenticx.tools import tool
 from tests.support.lanes import Count
+from tests.support.memory_store import follow
 from tests.support.stores import RandomSession, in_a_file, record
 from tests.support.teams.subagent_sessions import SubagentSession, spawn
 from tests.support.timeouts import wait_until
@@ -35,7 +36,7 @@ def change(what: str) -> str:
 def copied(store: MemoryStore) -> MemoryData:
     """Return a copy of what is stored from now on: the sessions as they are folded from their logs."""
     copy = MemoryData()
-    store.follow(copy.change)
+    follow(store, copy.change)
     return copy
 
 

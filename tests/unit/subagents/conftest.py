@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.sessions import SqliteStore, Store
-from agenticx.sessions.store.blobs import BlobFolder
+from agenticx.sessions import BlobFolder, SqliteStore, Store
 from tests.support.postgres.stores import PostgresWorkers, store_url
 
 

@@ -17,7 +17,7 @@ from agenticx.settings import load_settings
 from agenticx.teams import AgentTeamManager, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang
 from agenticx.tools import tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 from tests.support.timeouts import wait_until

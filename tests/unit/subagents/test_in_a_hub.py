@@ -10,12 +10,11 @@ import pytest
 
 from agenticx import builtin_tools, open_hub
 from agenticx.assembly import default_tools
-from agenticx.core.memory import memory_tools
+from agenticx.core import memory_tools
 from agenticx.llms import ScriptedModel
-from agenticx.sessions import SqliteStore, Store, TurnRequest
-from agenticx.sessions.store.blobs import BlobFolder
+from agenticx.sessions import BlobFolder, SqliteStore, Store, TurnRequest
 from agenticx.settings import load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import call, check_grammar, hang
 from agenticx.tools import tool
 from tests.support.endings import ending_text

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import InvalidArguments, StoreError, ToolError, UserCodeError
-from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
+from agenticx.subagents import ModelUnavailable, SubagentRun
 from agenticx.subagents.host import MemoryHost
-from agenticx.subagents.records import ModelUnavailable, SubagentRun
 from agenticx.teams import AgentTeamManager, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools import tool

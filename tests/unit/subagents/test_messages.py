@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SessionNotFound
 from agenticx.llms import ModelRequest
-from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import HubClosed, Store
 from agenticx.sessions.log.records import SubagentMessaged

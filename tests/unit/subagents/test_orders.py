@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import AgenticXError, ModelError
-from agenticx.messages import UserMessage
+from agenticx import AgenticXError, UserMessage
+from agenticx.errors import ModelError
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, TurnRequest
-from agenticx.sessions.log.commits import Loaded
+from agenticx.sessions.log.commits import LoadedSession
 from agenticx.sessions.log.records import SubagentDelivered, SubagentStarted
 from agenticx.teams import SubagentEnding
 from agenticx.testing import call, check_grammar, fail, hang, pause
@@ -24,6 +24,7 @@ from agenticx.tools import Tool, tool
 from tests.support.commits import load
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.support.lanes import Count
+from tests.support.memory_store import expire_lease
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, spawn
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +72,7 @@ class Order:
 
         return act
 
-    async def run(self) -> Loaded:
+    async def run(self) -> LoadedSession:
         """Run both processes and return what the session has at the end."""
         rng = self.rng
         names = [f"w{number}" for number in range(rng.randint(1, 5))]
@@ -99,7 +100,7 @@ class Order:
 
     async def _next_process(self) -> None:
         """Have the main agent told of all that has ended."""
-        self.memory.expire(self.session.id)
+        expire_lease(self.memory, self.session.id)
         self._store = MortalStore(self.memory.other_worker())
         workers = {f"w{number}": ["acts at last"] * 2 for number in range(5)}
         hub = self.session.new_hub(["yes", "no"], workers, clock=running_clock())
@@ -111,7 +112,7 @@ class Order:
         for _ in range(2):
             await self.session.run(hub, "and now?")
         await hub.close()
-        self.memory.expire(self.session.id)
+        expire_lease(self.memory, self.session.id)
 
     def _script(self, name: str, names: list[str]) -> list[Any]:
         """Return the script of a sub-agent; the first one may start others of its own."""
@@ -130,7 +131,7 @@ class Order:
         return rng.choice(script)
 
 
-def delivered_to_main(loaded: Loaded) -> Counter[str]:
+def delivered_to_main(loaded: LoadedSession) -> Counter[str]:
     """Return how often the main agent was told of each sub-agent."""
     told = [one.content for one in loaded.state.messages if isinstance(one, UserMessage) and one.injected]
     return Counter(part.split()[1] for text in told for part in text.split("\n\n") if part.startswith("[sub-agent "))

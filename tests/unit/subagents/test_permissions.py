@@ -6,7 +6,7 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,8 +16,8 @@ from agenticx.permissions import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, Store, TurnRequest
 from agenticx.testing import call, check_grammar
-from agenticx.tools import Tool, tool
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools import Assessment, Tool, ToolContext, tool
+from agenticx.tools.builtin import bash_exec
 from tests.support.lanes import Count
 from tests.support.teams.subagent_sessions import SubagentSession, spawn
 from tests.support.timeouts import PatientClock, wait_until
@@ -43,7 +43,10 @@ class Policies:
         self.given = self._random_parts()
 
     def _tool(self, name: str, risk: Any) -> Tool:
-        @tool(name=name, risk=risk, read_only=False)
+        def assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+            return Assessment(risk=risk, paths=("a.txt",))
+
+        @tool(name=name, risk=risk, read_only=False, assess=assess)
         async def use(agent: str) -> str:
             """Do something."""
             self.ran.append((agent, name))

@@ -15,16 +15,14 @@ from agenticx.errors import SessionBusy
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer
 from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.log.records import ChildTurnSaved, RequestAnswered
-from agenticx.subagents.records import SubagentBusy, SubagentNotFound
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import SubagentBusy, SubagentNotFound, session_tools
 from agenticx.testing import call, check_grammar, hang
 from agenticx.tools import Tool, ToolContext, tool
-from agenticx.tools.base import is_idempotent
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.commits import add_fact, load
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 from tests.support.two_hubs import end_lease
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +103,7 @@ async def test_a_call_without_effect_that_was_cut_off_may_be_repeated(tmp_path: 
     assert len(results) == 1
     assert results[0].endswith("the turn was interrupted. You may repeat it.")
     looking = ["query_subagent_status", "list_subagents", "wait_subagents", "check_resources"]
-    assert [one.schema.name for one in session_tools() if is_idempotent(one)] == looking
+    assert [one.schema.name for one in session_tools() if one.idempotent] == looking
 
 
 async def test_a_subagent_goes_on_in_the_folder_to_which_its_session_was_moved(tmp_path: Path) -> None:
@@ -287,8 +285,7 @@ async def test_a_subagent_goes_on_that_begins_again_while_the_turn_that_started_
     async def read_once_it_has_begun(session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         begun = [task for task in asyncio.all_tasks() if task.get_name() == "agx sub-agent a-1"]
         if begun and asyncio.current_task() not in begun:  # as from a slow disk, to end the other turn
-            while not (processes.hub.gate.pending(session.id) or begun[0].done()):
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: processes.hub.gate.pending(session.id) or begun[0].done())
         return await read(session_id, after, limit)
 
     processes.memory.read = read_once_it_has_begun
@@ -302,9 +299,7 @@ async def test_a_subagent_goes_on_that_begins_again_while_the_turn_that_started_
 
 async def wait_until_asked(session: SubagentSession, hub: Any) -> None:
     """Wait until a sub-agent asks the gate of this process."""
-    async with asyncio.timeout(PATIENCE):
-        while not hub.gate.pending_requests(session.id):
-            await asyncio.sleep(0.001)
+    await wait_until(lambda: hub.gate.pending_requests(session.id))
 
 
 @pytest.mark.parametrize("ends", [("close", "close"), ("kill", "close", "close"), ("close", "close at once", "kill")])

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.sessions import Hub, Store
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import Hub, Store, fork
 from agenticx.testing import call, check_grammar, hang
 from agenticx.tools import tool
 from tests.support.endings import ending_text, told_endings

@@ -9,7 +9,7 @@ import pytest
 from agenticx import open_hub
 from agenticx.llms import ScriptedModel
 from agenticx.settings import load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.testing import call
 from agenticx.tools import tool
 

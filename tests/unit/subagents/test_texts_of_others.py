@@ -15,8 +15,7 @@ from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import Hub, Store
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import call, pause
-from agenticx.tools import tool
-from agenticx.tools.base import ToolOutput
+from agenticx.tools import ToolOutput, tool
 from tests.support.teams.sessions import open_session
 from tests.support.teams.subagent_sessions import SubagentSession, spawn
 from tests.support.timeouts import PATIENCE

@@ -12,17 +12,15 @@ import pytest
 
 from agenticx.assembly import make_hub
 from agenticx.core import Agent, AgentExecutor, Task
-from agenticx.llms import ModelRequest, ScriptedModel
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import ModelRequest, NamedModels, ScriptedModel
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
-from agenticx.sessions import Hub, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions import Hub, TurnRequest, open_store
 from agenticx.settings import load_settings
-from agenticx.subagents.tools import session_tools
+from agenticx.subagents import session_tools
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
 from agenticx.testing import call
 from agenticx.tools import Toolbox, tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.endings import ending_text
 from tests.support.sessions import wait_for_turn_end
 from tests.support.teams.sessions import log_of
@@ -116,7 +114,7 @@ def told(requests: Sequence[ModelRequest]) -> list[list[str]]:
         (run_subagent, CONFIRM),
     ],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_an_ending_told_before_a_question_is_not_told_again_after_restarts(
     tmp_path: Path, run: Run, asks: Any
 ) -> None:

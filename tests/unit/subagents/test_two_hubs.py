@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from agenticx.sessions import Hub, MemoryStore
-from agenticx.subagents.records import SubagentBusy, SubagentNotFound
+from agenticx.subagents import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar, hang
 from tests.support.endings import told_endings
+from tests.support.memory_store import expire_lease
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +94,7 @@ async def test_a_new_owner_reports_each_ending_once_and_the_old_one_writes_nothi
         if end == "kill":
             hubs.owner_store.die(session.id)
         else:
-            hubs.memory.expire(session.id, noticed=False)
+            expire_lease(hubs.memory, session.id, noticed=False)
 
         await session.run(hubs.other, "And?")
         await session.run(hubs.other, "More?")

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from agenticx.errors import AgenticXError
+from agenticx import AgenticXError
 from agenticx.teams import (
     AgentId,
     BaseAgent,

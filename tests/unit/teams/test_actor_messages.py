@@ -8,8 +8,9 @@ from contextvars import ContextVar
 
 import pytest
 
+from agenticx import AgenticXError
 from agenticx.clocks import ScaledClock
-from agenticx.errors import AgenticXError, UserCodeError
+from agenticx.errors import UserCodeError
 from agenticx.teams import (
     AgentId,
     BaseAgent,

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from agenticx import builtin_tools
 from agenticx.errors import ModelError
-from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import AssistantMessage, ToolCall, ToolMessage
 from agenticx.runtime import AgentHook, TurnError
 from agenticx.teams import (
@@ -38,6 +37,7 @@ from agenticx.teams import (
 )
 from agenticx.testing import ScriptedGate, ScriptedModel, call, fail, hang, say, think, usage
 from agenticx.tools import tool
+from agenticx.untrusted_text import MATERIAL, frame_text
 from tests.support.jumping_clock import VIRTUAL_TIME
 from tests.unit.teams.chat_agents import Saying, Waiting
 

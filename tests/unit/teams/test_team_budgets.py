@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.errors import ModelError
-from agenticx.llms.wrappers.retrying import RetryingModel
+from agenticx.llms import RetryingModel
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.teams import (
     AssistantAgent,

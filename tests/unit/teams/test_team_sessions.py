@@ -33,7 +33,7 @@ from agenticx.tools import tool
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.child_turns import turns_by_agent
 from tests.support.teams.sessions import by_agent, log_of, open_session
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, wait_until
 from tests.unit.teams.chat_agents import Saying, Waiting, cancel_while_waiting, lines
 
 pytestmark = pytest.mark.anyio
@@ -121,8 +121,11 @@ async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again_at_once(tmp
         inner = RoundRobinGroupChat([agent("inner", hang(), "Again.")], name="pair", max_turns=1)
         team, token = RoundRobinGroupChat([inner], max_turns=1, session=session_id), CancellationToken()
         running = asyncio.create_task(team.run(task="Go", cancellation_token=token))
-        while len(await hub.store.log.read(session_id, 0, 1000)) < 9:
-            await asyncio.sleep(0.001)
+
+        async def has_begun() -> bool:
+            return len(await hub.store.log.read(session_id, 0, 1000)) >= 9
+
+        await wait_until(has_begun)
         began = asyncio.get_running_loop().time()
         if by == "hub":
             await hub.stop(session_id)
@@ -169,12 +172,11 @@ async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_pat
         return "seen"
 
     async with open_session(tmp_path) as (hub, session_id):
-        members = [agent("a", call("look"), "One.", tools=[look]), agent("b", call("look"), hang(), tools=[look])]
+        hanging = ScriptedModel([call("look"), hang()])
+        members = [agent("a", call("look"), "One.", tools=[look]), AssistantAgent("b", hanging, tools=[look])]
         team = RoundRobinGroupChat(members, max_turns=4, session=session_id)
         running = asyncio.create_task(team.run(task="Go"))
-        while len(ran) < 2:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
+        await wait_until(lambda: len(hanging.requests) == 2)
         await hub.stop(session_id)
         with pytest.raises(asyncio.CancelledError):
             await running

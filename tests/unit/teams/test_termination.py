@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from agenticx.errors import UserCodeError
 from agenticx.teams import (
@@ -370,7 +369,7 @@ def test_a_long_talk_is_judged_by_its_end():
 def test_names_of_sources_are_a_list() -> None:
     name: Any = "writer"
     for make in (SourceMatchTermination, lambda sources: TextMentionTermination("x", sources=sources)):
-        with pytest.raises(ValueError, match="sequence"):
+        with pytest.raises(TypeError, match="sources must be a list, not str"):
             make(name)
 
 
@@ -385,21 +384,21 @@ def test_only_conditions_can_be_combined() -> None:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: MaxMessageTermination("3"), "should be a valid integer"),
-        (lambda: TextMentionTermination(3), "should be a valid string"),
-        (lambda: TextMessageTermination(3), "should be a valid string"),
-        (lambda: HandoffTermination(3), "should be a valid string"),
-        (lambda: FunctionCallTermination(3), "should be a valid string"),
-        (lambda: TokenUsageTermination(True), "should be a valid integer"),
-        (lambda: CostTermination("a"), "should be a valid number"),
-        (lambda: CostTermination(float("nan")), "should be a finite number"),
-        (lambda: TimeoutTermination("x"), "should be a valid number"),
-        (lambda: TimeoutTermination(float("inf")), "should be a finite number"),
-        (lambda: StuckTermination(2.5), "should be a valid integer"),
+        (lambda: MaxMessageTermination("3"), "max_messages must be an int, not str"),
+        (lambda: TextMentionTermination(3), "text must be a str, not int"),
+        (lambda: TextMessageTermination(3), "source must be a str, not int"),
+        (lambda: HandoffTermination(3), "target must be a str, not int"),
+        (lambda: FunctionCallTermination(3), "function_name must be a str, not int"),
+        (lambda: TokenUsageTermination(True), "max_total_token must be an int, not bool"),
+        (lambda: CostTermination("a"), "max_cost_usd must be a number, not str"),
+        (lambda: CostTermination(float("nan")), "max_cost_usd must be a finite number, not nan"),
+        (lambda: TimeoutTermination("x"), "timeout_seconds must be a number, not str"),
+        (lambda: TimeoutTermination(float("inf")), "timeout_seconds must be a finite number, not inf"),
+        (lambda: StuckTermination(2.5), "repeats must be an int, not float"),
     ],
 )
 def test_an_argument_that_cannot_be_used_is_refused(make: Any, problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
+    with pytest.raises((TypeError, ValueError), match=f"^{problem}$"):
         make()
 
 

@@ -21,7 +21,7 @@ from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TaskResult, UserProxyAgent
 from agenticx.testing import call
 from agenticx.tools import tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.sessions import log_of
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from typing_extensions import TypedDict
 
-from agenticx import builtin_tools
+from agenticx import UserMessage, builtin_tools
 from agenticx.clocks import ScaledClock
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.llms import DemoModel, ModelRequest, ToolSchema, complete
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentRuntime, ContextCompactor
 from agenticx.teams import (
     AgentTeamManager,
@@ -27,6 +28,7 @@ from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, colle
 
 pytestmark = pytest.mark.anyio
 
+README = Path(__file__).parents[3] / "README.md"
 DEMO = DemoModel(ScaledClock(math.inf))
 TOOLS = [tool.schema for tool in builtin_tools()]
 
@@ -54,6 +56,26 @@ async def test_an_unknown_request_is_answered_with_a_note_that_it_is_a_script(wo
     events = await turn(words, agx_session)
     assert outline(events) == ["turn_started", "round_start", "token", "final"]
     assert "script" in events[-1].data["text"]
+
+
+FOLDER, NOTES = ("list_files", {}), ("file_read", {"path": "notes.md"})
+
+
+@pytest.mark.parametrize(
+    ("words", "planned"),
+    [
+        ("What is in this folder? Read notes.md and summarise it", [FOLDER, NOTES]),
+        ("Read the file notes.md. What's in the folder?", [NOTES, FOLDER]),
+        ("Look through this project and tell me what it is about.", [FOLDER]),
+        ("Which files are here?", [FOLDER]),
+        ("Summarize notes.md, please", [NOTES]),
+        ("What does notes.md say?", [NOTES]),
+        ("What is in the notes.md file?", [NOTES]),
+    ],
+)
+async def test_the_first_things_that_people_ask_are_understood(words, planned, agx_session):
+    (agx_session.workspace / "notes.md").write_text("one\n")
+    assert calls(await turn(words, agx_session)) == planned
 
 
 async def test_a_request_to_list_and_write_asks_before_it_writes(agx_session):
@@ -304,6 +326,17 @@ async def test_as_a_selector_it_chooses_who_has_spoken_least():
     team = SelectorGroupChat(members, DEMO, max_turns=4, allow_repeated_speaker=True)
     result = await team.run(task="Look into it.")
     assert [message.source for message in result.messages] == ["user", "reader", "judge", "reporter", "reader"]
+
+
+async def test_the_readme_and_the_help_have_a_sentence_that_starts_sub_agents(agx_session):
+    sentence = "start a sub-agent that lists the files and then start a sub-agent that counts to 3"
+    assert f'"{sentence}"' in " ".join(README.read_text().split())
+    assert sentence in (await collect(AgentRuntime(DEMO).run_turn("help", agx_session)))[-1].data["text"]
+    manager = AgentTeamManager(AgentRuntime(DEMO), session=agx_session)
+    events = await collect(AgentRuntime(DEMO).run_turn(sentence.capitalize(), agx_session, tools=manager.meta_tools()))
+    await manager.aclose()
+    started = [arguments for name, arguments in calls(events) if name == "spawn_subagent"]
+    assert started == [{"task": "list the files"}, {"task": "count to 3"}]
 
 
 async def test_it_starts_sub_agents_and_waits_for_them(agx_session):

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.clocks import ScaledClock
 from agenticx.llms import DemoModel, ModelRequest, ToolCallDelta, complete
 from agenticx.llms.demo.designs import DESIGNS
 from agenticx.llms.demo.pages import NewPage, make_page, title_of
 from agenticx.llms.demo.plan import make_plan
-from agenticx.messages import SystemMessage, UserMessage
+from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar, collect
 from agenticx.tools import tool

@@ -10,6 +10,7 @@ import socket
 import httpx
 import pytest
 
+from agenticx import Agent, resolve_model
 from agenticx.clocks import ScaledClock
 from agenticx.testing import (
     FakeOpenAIServer,
@@ -113,6 +114,18 @@ async def test_models_are_listed_without_using_up_a_reply(client):
     async with FakeOpenAIServer(model="tiny") as server:
         answer = await client.get(f"{server.base_url}/models")
     assert [model["id"] for model in answer.json()["data"]] == ["tiny"]
+
+
+async def test_a_scripted_reply_is_kept_for_chat_completions_when_responses_are_requested(client):
+    async with FakeOpenAIServer([say("hi")]) as server:
+        refused = await client.post(f"{server.base_url}/responses", json=STREAM)
+        assert (refused.status_code, refused.json()["error"]["message"]) == (
+            404,
+            "the fake provider has no /v1/responses, only Chat Completions",
+        )
+        model = resolve_model("openai:m", api_key="key", base_url=server.base_url)
+        assert (await Agent(model=model).run("go")).output == "hi"
+        assert [request.path for request in server.requests] == ["/v1/responses"] * 2 + ["/v1/chat/completions"]
 
 
 async def test_a_status_comes_with_retry_after_and_openai_s_error_body(client):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.clocks import ScaledClock
 from agenticx.errors import ModelError
 from agenticx.llms import (
@@ -20,7 +21,7 @@ from agenticx.llms import (
     UsageDelta,
     complete,
 )
-from agenticx.messages import ToolCall, UserMessage
+from agenticx.messages import ToolCall
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.testing import (
     ScriptedGate,

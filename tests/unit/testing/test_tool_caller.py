@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -11,11 +12,18 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, WithJsonSchema
 
 from agenticx import AgentRuntime, Session, TurnError, builtin_tools, tool
-from agenticx.llms.schema_values import value_of_schema
+from agenticx.llms.tool_caller.pattern_values import text_of_pattern
+from agenticx.llms.tool_caller.schema_values import value_of_schema
 from agenticx.testing import TestModel, outline
+
+
+def _check_odd(number: int) -> int:
+    if number % 2 == 0:
+        raise ValueError("must be odd")
+    return number
 
 
 class Kind(Enum):
@@ -85,6 +93,64 @@ def test_a_schema_without_a_finite_value_is_an_error_that_says_so() -> None:
         AgentRuntime("test").run_sync("Go.", output_type=Endless)
 
 
+@tool(risk="read")
+def ship(code: Annotated[str, Field(pattern=r"^[A-Z]{2}-\d{4}$")]) -> str:
+    """Ship."""
+    return f"shipped {code}"
+
+
+@tool(risk="read")
+def sign_up(password: Annotated[str, WithJsonSchema({"type": "string", "pattern": r"^(?=.*\d).{8,}$"})]) -> str:
+    """Sign up."""
+    return "signed up"
+
+
+@tool(risk="read")
+def even(number: Annotated[int, AfterValidator(_check_odd)]) -> str:
+    """Take an odd number."""
+    return "odd"
+
+
+@tool(risk="read")
+def broken() -> str:
+    """Break."""
+    raise KeyError("no database")
+
+
+def test_a_tool_is_called_with_a_text_of_its_pattern_and_one_that_cannot_be_called_fails_the_turn() -> None:
+    assert AgentRuntime("test", tools=[ship]).run_sync("Go.").text == '{"ship":"shipped AA-0000"}'
+    with pytest.raises(
+        TurnError, match=r"cannot make the arguments of 'sign_up': no text .*: it looks ahead or behind; "
+    ):
+        AgentRuntime("test", tools=[look, sign_up]).run_sync("Go.")
+    with pytest.raises(TurnError, match=r"the tool 'even' was not run, as it refuses .* must be odd"):
+        AgentRuntime("test", tools=[look, even]).run_sync("Go.")
+    result = AgentRuntime("test", tools=[look, broken]).run_sync("Go.")
+    assert "Error: tool 'broken' raised KeyError" in json.loads(result.text)["broken"]
+    failed = [event.data["name"] for event in result.events if event.type == "tool_result" and event.data["is_error"]]
+    assert failed == ["broken"]
+
+
+PATTERN_PARTS = st.sampled_from([r"\d", r"\w", r"[a-f]", r"[^a]", r"\S", ".", "x", r"\.", r"\s", "(?:ab|c)", "(d|e)"])
+REPEATS = st.sampled_from(["", "?", "*", "+", "{2}", "{1,3}", "{2,}?"])
+
+
+@given(st.lists(st.tuples(PATTERN_PARTS, REPEATS), max_size=6), st.integers(0, 20))
+def test_a_text_of_a_pattern_matches_it(parts: list[tuple[str, str]], least: int) -> None:
+    pattern = "".join(part + repeat for part, repeat in parts)
+    text = text_of_pattern(f"^{pattern}$", min_length=least)
+    assert re.fullmatch(pattern, text, re.DOTALL)
+    assert len(text) >= least or not any(repeat in ("*", "+", "{2,}?") for _, repeat in parts)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?=a)b", "(a{1000}){1000}", "a^b", r"[^\s\S]", "(" * 600, "a" * 2000, r"a\bb", "a$b"]
+)
+def test_a_pattern_without_a_text_is_an_error_that_names_it(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"no text is made for the pattern|cannot be read|is not read"):
+        text_of_pattern(pattern)
+
+
 @pytest.mark.parametrize("made", [*builtin_tools(), book], ids=lambda made: made.schema.name)
 def test_the_arguments_of_all_builtin_tools_fit_their_schemas(made) -> None:
     made.validate(value_of_schema(made.schema.parameters))
@@ -104,6 +170,8 @@ def test_numbers_are_within_their_limits(low: int, width: int, step: int) -> Non
         Annotated[int, Field(lt=-3)],
         Annotated[list[str], Field(min_length=3)],
         Annotated[set[int], Field(min_length=2)],
+        Annotated[set[Annotated[str, Field(pattern="^[a-z]+$")]], Field(min_length=3)],
+        Annotated[str, Field(pattern="^[a-z]+@[a-z]+$", min_length=6, max_length=6)],
         dict[str, int],
         int | str | None,
         Annotated[str, Field(max_length=0)],

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.sandbox.options import SandboxOptions
-from agenticx.sandbox.probe import find_sandbox
-from agenticx.tools import Assessment, Tool, ToolContext
-from agenticx.tools.base import ToolOutput
+from agenticx.sandbox import SandboxOptions, find_sandbox
+from agenticx.tools import Assessment, Tool, ToolContext, ToolOutput
 
 
 @dataclass

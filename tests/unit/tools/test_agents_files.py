@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.foreign_text import frame_text
 from agenticx.tools.agents_files import agents_file_names, find_agents_files, instructions_prompt
+from agenticx.untrusted_text import frame_text
 
 pytestmark = pytest.mark.anyio
 

@@ -174,6 +174,7 @@ def test_the_work_of_one_call_is_bounded_and_a_stop_ends_it() -> None:
         apply_edits("a b", {"edits": back_and_forth}, raise_if_stopped=stop_before_the_third)
 
 
+@pytest.mark.ci_lane
 def test_a_search_in_a_large_file_is_bounded() -> None:
     text = "".join(f'<p class="{number}">{number * 7919}</p>\n' for number in range(70_000))
     started = time.process_time()

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.files import file_read
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec, file_edit, file_read, file_write
 from agenticx.tools.shell.file_system_cache import FileSystemCache
 from agenticx.tools.shell.globs import ShellGlob
 from agenticx.tools.shell.named_paths import examine
@@ -30,7 +28,7 @@ NOBODY = 65534
 
 def decisions(runner, command: str) -> list[str]:
     assessment = runner.assess(bash_exec, command=command)
-    edits = "accept_edits" if assessment.contained_risk == assessment.risk else "default"  # allowed in the sandbox
+    edits = "default" if assessment.contained else "accept_edits"  # allowed in the sandbox
     return [decide(mode, assessment).decision for mode in ("default", edits, "auto")]
 
 
@@ -160,7 +158,7 @@ def test_the_assessment_of_any_command_raises_no_error(runner, rng: random.Rando
     (runner.workspace / "loop").symlink_to("loop")
     (runner.workspace / "a").mkdir()
     (runner.workspace / "a" / "loop").symlink_to("../loop")
-    for _ in range(count(150, 2_000, 20_000)):
+    for _ in range(count(60, 2_000, 20_000)):
         command = "".join(rng.choices(PIECES, k=rng.randrange(1, 9)))
         assessment = bash_exec.assess({"command": command}, runner.context)
         assert decide("auto", assessment).decision in {"allow", "ask"}
@@ -262,9 +260,9 @@ def test_a_link_is_found_after_any_number_of_words(make_runner, workspace) -> No
 def test_the_number_of_lookups_for_a_command_is_bounded(runner, kind) -> None:
     lookups = FileSystemCache()
     found = examine(SHELL_COMMANDS[kind](65_000), runner.workspace, (runner.workspace.parent / "agx-home",), lookups)
-    assert lookups.lookup_count <= 10_000
-    assert set(lookups.listed_folders) <= {str(runner.workspace), "/"}
-    assert lookups.lookup_count < 10_000 or found.unchecked is not None
+    assert len(lookups._statuses) <= 10_000
+    assert set(lookups._listings) <= {str(runner.workspace), "/"}
+    assert len(lookups._statuses) < 10_000 or found.unchecked is not None
 
 
 @pytest.mark.parametrize(

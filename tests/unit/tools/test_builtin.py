@@ -48,6 +48,7 @@ def test_public_names_are_sorted_and_exist() -> None:
     assert all(hasattr(agenticx.tools, name) for name in agenticx.tools.__all__)
 
 
+@pytest.mark.ci_lane
 @pytest.mark.parametrize("package", ["httpx", "structlog", "rich", "ctypes", "starlette"])
 @pytest.mark.cases(quick=1)
 def test_importing_the_tools_imports_no_heavy_packages(package) -> None:

@@ -13,10 +13,10 @@ import pytest
 from pydantic import BaseModel
 
 from agenticx import AgentRuntime, Session
-from agenticx.sandbox.options import SandboxOptions
+from agenticx.sandbox import SandboxOptions
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
 from agenticx.tools import tool
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from agenticx.tools.critical_folders import find_deleted_critical_folder
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError

@@ -10,10 +10,7 @@ import stat
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.files import file_read
-from agenticx.tools.builtin.search import file_search
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec, file_edit, file_read, file_search, file_write
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
 from tests.support.verdicts import decide
@@ -412,7 +409,8 @@ def test_a_guard_rail_detects_edits_that_do_not_look_at_names(runner, monkeypatc
 
     paths = (".git/hooks/pre-commit", ".env", "AGENTS.md", "conftest.py", ".vscode/tasks.json")
     assert list(map(asks, paths)) == [True] * 5
-    monkeypatch.setattr("agenticx.tools.builtin.edits.protected_part", lambda path: None)
+    for module in ("builtin.edits", "assessments"):
+        monkeypatch.setattr(f"agenticx.tools.{module}.protected_part", lambda path: None)
     assert list(map(asks, paths)) == [False] * 5
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.permissions import PermissionMode
+from agenticx.tools.builtin import bash_exec
 from tests.support.verdicts import decide
 
 pytestmark = [
@@ -52,8 +53,8 @@ class Repository:
         file.chmod(0o755)
         return file
 
-    def decide(self, command: str) -> str:
-        return decide("default", self.runner.assess(bash_exec, command=command)).decision
+    def decide(self, command: str, mode: PermissionMode = "default") -> str:
+        return decide(mode, self.runner.assess(bash_exec, command=command)).decision
 
     def run(self, command: str) -> None:
         environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "GIT_PAGER": "cat"}
@@ -826,6 +827,7 @@ def test_an_included_pipe_does_not_hold_the_assessment(repository, tmp_path) -> 
     assert time.monotonic() - started < 2
 
 
+@pytest.mark.ci_lane
 @pytest.mark.promise("I1")
 def test_contents_of_files_with_secrets_are_asked_about_wherever_git_shows_them(repository) -> None:
     repository.write("deploy/.env", "TOKEN=1\n")
@@ -925,6 +927,12 @@ def test_a_read_that_would_show_a_file_with_secrets_is_asked_about_in_every_mode
         "cat src/a.py; git show",
     ]
     reads += ["git show HEAD:deploy/.env", "git grep TOKEN", "git diff HEAD~1"]
+    reads += [
+        "cd src; git show HEAD",
+        "git show > found.txt",
+        "git show $(git rev-parse HEAD)",
+        "git -c a.b=c show HEAD",
+    ]
     unknown = ["tar c . | base64", "find . -exec cat {} +", "git show --stat", "grep -r TOKEN src", "cat new.pem"]
     for command in [*reads, *unknown]:
         assessment = repository.runner.assess(bash_exec, command=command)
@@ -933,6 +941,11 @@ def test_a_read_that_would_show_a_file_with_secrets_is_asked_about_in_every_mode
         if command in reads:
             assert decide("accept_edits", assessment).decision == "ask"
             assert any(".env" in reason for reason in assessment.reasons), command
+    for key in ("filter.lfs.clean", "diff.external"):  # a program that git may run keeps from asking git what it shows
+        repository.config(key, "true")
+        decided = {command: repository.decide(command, "auto") for command in ("git show", "git log -p", "git status")}
+        assert decided == {"git show": "ask", "git log -p": "ask", "git status": "allow"}
+        repository.git("config", "--unset", key)
 
 
 @pytest.mark.promise("I1")
@@ -943,13 +956,3 @@ def test_an_address_with_a_password_is_asked_about_where_git_shows_it(repository
     assert repository.decide("git status") == "allow"
     repository.git("remote", "remove", "other")
     assert [repository.decide(command) for command in ("git remote -v", "git config --local --list")] == ["allow"] * 2
-
-
-def test_the_assessment_of_git_takes_few_milliseconds(repository) -> None:
-    """Goal: 10 ms; four times that where other tests run beside this one."""
-    seconds = list[float]()
-    for _ in range(10):
-        started = time.perf_counter()
-        assert repository.decide("git status") == "allow"
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.04

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from agenticx.tools.shell import grammar
 from agenticx.tools.shell.grammar import parse_command
-from agenticx.tools.shell.harmless_commands import read_parts
+from agenticx.tools.shell.harmless_commands import ReadCheck
 from agenticx.tools.shell.read_only_programs import read_arguments
 from tests.support.lanes import Count
 from tests.support.verdicts import decide
@@ -120,6 +120,7 @@ def project(runner, monkeypatch):
         "sleep 2 && tail -n 5 notes.md",
         ": nothing",
         "bash --version; make --version; grep --version",
+        "tar --version; perl -v | head -n 3; find --version; ls --help 2>&1 | grep -i size; sed --help; bash --help",
         "jq . notes.md",
         "jq -r .name notes.md",
         "jq '.scripts | keys' notes.md",
@@ -366,7 +367,7 @@ file -m x notes.md
 file -f notes.md
 file -C
 wc --files0-from=x
-cat --help
+cat --help x
 tail -f notes.md
 grep --file=/etc/passwd x
 ls -
@@ -530,7 +531,6 @@ ps aux
 less notes.md
 zcat notes.md
 tar tf a.tar
-tar --version
 unzip -l a.zip
 ldd notes.md
 man -P ./x ls
@@ -545,12 +545,27 @@ fd -x ls
 fdfind . -X ls
 bat notes.md
 ssh x
-curl --version
 npm --version
 npm ls
 cargo --version
 go version
 pip --version
+npm --help
+pip3 --help
+docker --help
+docker --version x
+docker -v /:/x
+tar --version -cf x .
+tar --version=x
+tar --help --checkpoint
+perl -v x
+perl --version -e 1
+curl --version -o x
+curl --help all
+ls --help x
+./tar --version
+src/ls --help
+bin/curl --version
 python --version x
 python3 -V -c 1
 python3 -c 1 --version
@@ -562,8 +577,6 @@ make -v
 make --version x
 make -n
 make --dry-run
-perl -v
-ruby --version
 find . -fls x
 find . -ok ls
 find . -okdir ls
@@ -669,6 +682,40 @@ def test_a_recursive_search_through_files_with_secrets_is_asked_about(project) -
     assert decision("cat conf") == "allow"
 
 
+@pytest.mark.promise("I1")
+def test_what_would_read_a_file_with_secrets_is_asked_about_in_every_mode_however_it_is_written(project) -> None:
+    (project.workspace / "sub").mkdir()
+    commands = [
+        "A=1 grep -r KEY .",
+        "time grep -r KEY .",
+        "! grep -r KEY .",
+        "( grep -r KEY . )",
+        "/bin/grep -r KEY .",
+        "grep -r KEY $PWD",
+        "grep -r KEY . > found.txt",
+        "cd sub; grep -r KEY ..",
+        "x=$(grep -r KEY .) && echo $x",
+    ]
+
+    def decided() -> set[str]:
+        return {decide("auto", project.assess(bash_exec, command=command)).decision for command in commands}
+
+    assert decided() == {"allow"}
+    (project.workspace / ".env").write_text("KEY=1")
+    assert decided() == {"ask"}
+
+
+@pytest.mark.promise("I1")
+def test_a_recursive_search_through_a_private_folder_is_asked_about_in_every_mode(workspace, make_runner) -> None:
+    (workspace / "home").mkdir()
+    (workspace / "src").mkdir(exist_ok=True)
+    runner = make_runner(workspace, protected_roots=(workspace / "home",))
+    assert decide("auto", runner.assess(bash_exec, command="grep -r x .")).decision == "ask"
+    assert decide("auto", runner.assess(bash_exec, command="grep -r x src")).decision == "allow"
+    (workspace / "src" / ".env").touch()
+    assert decide("auto", runner.assess(bash_exec, command="grep -r x src")).decision == "ask"
+
+
 def test_every_command_is_asked_about_if_a_private_folder_lies_in_the_workspace(workspace, make_runner) -> None:
     runner = make_runner(workspace, protected_roots=(workspace / "agx-home",))
     assert decide("default", runner.assess(bash_exec, command="grep -r x .")).decision == "ask"
@@ -688,10 +735,29 @@ QUOTED = ['"$(rm x)"', '"`rm x`"', '"${x}"', "'$(rm x)'", "'`rm`'", '"a b"', " #
 BACKSLASHES = [r'"a\|b"', r'"\.', r"\"", r'"\\"', r'"\$(rm x)"', r'"\a"*', '"\\\n"']
 SPACED = ["> /dev/null", "2> ", "< ", "[ ", " ]", "["]
 PIECES = [*WORDS.split(), *OPERATORS.split(), *CHARACTERS, *QUOTED, *BACKSLASHES, *SPACED]
+TEXTS = [
+    '"é\n',
+    "'ü\n",
+    '\n"',
+    "\n'",
+    "'",
+    '"',
+    "\\",
+    "\\\n",
+    "\n",
+    "é",
+    "$",
+    "`",
+    " ",
+    "$(rm x)",
+    "`rm x`",
+    "; rm x #",
+]
+DOCUMENTS = ["<<'E'\n", '<<"E"\n', "<<E\n", "<< 'E' ", "<<\\E\n", "\nE\n", "\nE ", "\nE", "E\n", "rm x\n"]
 _CALLED = r"""
 set -f
-called() {
-    builtin printf '%s\0' "$#" "$@" >&3  # one write, beside those of the other commands of a pipeline
+called() {  # without newlines, printf writes all at once, also beside the other commands of a pipeline
+    builtin printf '%s\0' "$#" "${@//$'\n'/$'\1'}" >&3
     builtin return "$outcome"
 }
 for name in $names; do builtin eval "$name() { called $name \"\$@\"; }"; done
@@ -706,7 +772,7 @@ done
 _BATCH = 250  # commands for one process of bash
 
 
-def called(commands: Sequence[str], folder: Path) -> Iterator[set[tuple[str, ...]]]:
+def called(commands: Sequence[str], folder: Path, locale: str = "C") -> Iterator[set[tuple[str, ...]]]:
     """Yield the commands that bash runs of each command line, in a subshell: once all succeed, and once all fail."""
     names = "ls cat grep echo rm git find sort head test cd pwd true false printf type command wc tail"
     with tempfile.TemporaryFile() as record:
@@ -714,7 +780,7 @@ def called(commands: Sequence[str], folder: Path) -> Iterator[set[tuple[str, ...
         subprocess.run(
             ["/bin/bash", "-c", script, "bash", *commands],
             cwd=folder,
-            env={"PATH": "/nowhere"},
+            env={"PATH": "/nowhere", "LC_ALL": locale},
             pass_fds=[record.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -723,7 +789,7 @@ def called(commands: Sequence[str], folder: Path) -> Iterator[set[tuple[str, ...
             check=False,
         )
         record.seek(0)
-        texts = iter(record.read().decode().split("\0")[:-1])
+        texts = iter(record.read().decode().replace("\1", "\n").split("\0")[:-1])
     run = set[tuple[str, ...]]()
     for count in texts:
         if count == "0":
@@ -733,19 +799,22 @@ def called(commands: Sequence[str], folder: Path) -> Iterator[set[tuple[str, ...
             run.add(tuple(islice(texts, int(count))))
 
 
-def random_command(rng: random.Random) -> str:
+def random_command(rng: random.Random, pieces: Sequence[str] = PIECES) -> str:
     first = rng.choice(("ls ", "cat ", "grep -r x ", "echo ", "find . ", "cd src && ls ", ""))
-    return first + "".join(rng.choices(PIECES, k=rng.randrange(12)))
+    return first + "".join(rng.choices(pieces, k=rng.randrange(12)))
 
 
-def read_wrongly(folder: Path, rng: random.Random, count: int) -> Iterator[str]:
+def read_wrongly(folder: Path, rng: random.Random, count: int, *, any_text: bool = False) -> Iterator[str]:
     """Yield the commands of `count` generated ones of the grammar of which bash runs others than the grammar says."""
     folder.mkdir()
-    generated = (random_command(rng) for _ in iter(int, 1))
-    read = ((command, parts) for command in generated if (parts := parse_command(command)))
+    pieces = [*PIECES, *4 * TEXTS, *4 * DOCUMENTS] if any_text else PIECES
+    generated = (random_command(rng, pieces) for _ in iter(int, 1))
+    if any_text:  # those that only this grammar has
+        generated = (command for command in generated if parse_command(command) is None)
+    read = ((command, parts) for command in generated if (parts := parse_command(command, any_text=any_text)))
     for first in range(0, count, _BATCH):
         batch = list(islice(read, min(_BATCH, count - first)))
-        run = called([command for command, _ in batch], folder)
+        run = called([command for command, _ in batch], folder, rng.choice(("C", "C.UTF-8")))
         for (command, parts), commands in zip(batch, run, strict=True):
             if not commands <= {tuple(word.text for word in part.words) for part in parts}:
                 yield command
@@ -757,6 +826,13 @@ def test_bash_runs_nothing_but_what_the_grammar_reads(tmp_path: Path, rng: rando
     assert list(read_wrongly(tmp_path / "empty", rng, count(250, 20_000, 200_000))) == []
 
 
+def test_bash_runs_nothing_but_what_the_grammar_of_any_text_reads(
+    tmp_path: Path, rng: random.Random, count: Count
+) -> None:
+    assert list(read_wrongly(tmp_path / "empty", rng, count(100, 20_000, 200_000), any_text=True)) == []
+
+
+@pytest.mark.ci_lane
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
@@ -771,13 +847,20 @@ def test_bash_runs_nothing_but_what_the_grammar_reads(tmp_path: Path, rng: rando
         ("_TOKEN", r"#[\t -~]*", r"#[\t\n -~]*"),
         ("_TOKEN", r"|;|\|", r"|;|\||&"),
         ("_NO_PROGRAM", r"(?:case", r"(?!if|time)(?:case"),
+        ("_TOKEN_OF_ANY_TEXT", r"]-_a-~]|\n|[^\x00-\x7f]", r"]-_a-~]|\\\n|\n|[^\x00-\x7f]"),
+        ("_TOKEN_OF_ANY_TEXT", r"]-_a-~]|\n|[^\x00-\x7f]", r"]-_a-~]|\n|[$(`]|[^\x00-\x7f]"),
+        ("_TOKEN_OF_ANY_TEXT", r"(?P=quote)[ \t]*\n", r"(?P=quote)[^\n]*\n"),
+        ("_TOKEN_OF_ANY_TEXT", r"(?P<quote>['\"])", r"(?P<quote>['\"]?)"),
+        ("_TOKEN_OF_ANY_TEXT", r"(?P=end)(?=\n|\Z)", r"(?P=end)(?=\n| |\Z)"),
+        ("_TOKEN_OF_ANY_TEXT", r"(?:[^\n]*\n)*?", r"(?:[^\n]*\n)*"),
     ],
 )
 def test_bash_detects_a_broken_grammar(tmp_path: Path, rng: random.Random, monkeypatch, name, right, wrong) -> None:
     pattern = getattr(grammar, name).pattern
     assert right in pattern
     monkeypatch.setattr(grammar, name, re.compile(pattern.replace(right, wrong)))
-    assert next(read_wrongly(tmp_path / "empty", rng, 10_000), None) is not None
+    any_text = name == "_TOKEN_OF_ANY_TEXT"
+    assert next(read_wrongly(tmp_path / "empty", rng, 10_000, any_text=any_text), None) is not None
 
 
 SED_PIECES = [*"/|#,@\\[]{};!~+$1 abewrpdq=syngIM", r"\/", r"\\", r"\n", r"\x2f", "[a]", "s/a/b/", "/a/", "s|a|b|"]
@@ -803,7 +886,7 @@ def test_no_generated_command_reads_outside_of_the_workspace(project, rng: rando
     allowed = 0
     for _ in range(count(1_000, 20_000, 200_000)):
         command = random_command(rng)
-        read = read_parts(command, project.workspace, "/usr/bin:/bin", ())
+        read = ReadCheck(project.workspace.resolve(), "/usr/bin:/bin").read_parts(command)
         if read is None or not all(part.is_harmless for part in read):
             continue
         allowed += 1

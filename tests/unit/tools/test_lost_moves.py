@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from tests.support.verdicts import decide
 
 MOVES = {

@@ -15,11 +15,10 @@ from ipaddress import ip_address
 
 import pytest
 
-from agenticx.clocks import ScaledClock
 from agenticx.errors import InvalidArguments
 from agenticx.sandbox.hosts import Host, is_public
-from agenticx.tools.builtin.shell import bash_exec
-from tests.support.timeouts import wait_until
+from agenticx.tools.builtin import bash_exec
+from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -140,6 +139,7 @@ async def test_hosts_are_reached_through_the_proxy_of_the_user(make, monkeypatch
     assert asked == [b"CONNECT far.example:443 HTTP/1.1\r\nHost: far.example:443\r\n" + credentials + b"\r\n\r\n"]
 
 
+@pytest.mark.ci_lane
 async def test_servers_of_the_sandbox_itself_are_reached_without_the_proxy(make) -> None:
     server = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).handle_request()"
     command = f'python3 -c "{server}" 2>/dev/null & curl -sS --retry-connrefused --retry 20 http://localhost:8000/'
@@ -168,6 +168,7 @@ print(ask(b"CONNECT a:443 HTTP/1.1\\r\\n\\r\\n"))
 """
 
 
+@pytest.mark.ci_lane
 async def test_many_and_odd_requests_are_refused_in_bounded_room(make) -> None:
     runner = make()
     (runner.workspace / "flood.py").write_text(FLOOD)
@@ -182,7 +183,7 @@ async def test_many_and_odd_requests_are_refused_in_bounded_room(make) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_connections_end_with_the_command(make) -> None:
+async def test_connections_end_with_the_command(make, caplog: pytest.LogCaptureFixture) -> None:
     runner, closed = make(), asyncio.Event()
 
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,8 +200,9 @@ async def test_connections_end_with_the_command(make) -> None:
         await wait_until(lambda: (runner.workspace / "got").exists() and (runner.workspace / "got").read_text())
         call.cancel()
         assert (await call).splitlines()[-1] == "[ended before it was done]"
-        await asyncio.wait_for(closed.wait(), 10)
+        await asyncio.wait_for(closed.wait(), PATIENCE)
     await asyncio.gather(*runner.background_tasks)
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_a_connection_without_bytes_is_closed_after_a_while(make) -> None:
@@ -211,7 +213,7 @@ async def test_a_connection_without_bytes_is_closed_after_a_while(make) -> None:
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         runner = make()
-        runner.context = replace(runner.context, clock=ScaledClock(500))
+        runner.context = replace(runner.context, clock=PatientClock({300.0: 0.5}))  # without a byte
         command = f"curl -sS --proxytunnel http://127.0.0.1:{port}/"
         result = await runner.call(bash_exec, command=command, network=[f"127.0.0.1:{port}"])
     assert "Empty reply from server" in result

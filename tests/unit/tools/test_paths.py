@@ -13,9 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agenticx.errors import ToolError
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.files import file_read, list_files
-from agenticx.tools.builtin.search import file_search
+from agenticx.tools.builtin import file_edit, file_read, file_search, file_write, list_files
 from agenticx.tools.paths import read_file, replace_file, resolve_in_workspace
 from tests.support.examples import examples
 from tests.support.lanes import Count
@@ -238,7 +236,7 @@ def test_a_swapped_folder_detects_files_that_are_opened_through_links(workspace,
     target = resolve_in_workspace("flip/secret.txt", workspace)
     (workspace / "flip").rename(workspace / "away")
     (workspace / "flip").symlink_to(outside)
-    monkeypatch.setattr("agenticx.tools.paths._FOLDER_FLAGS", os.O_RDONLY | os.O_DIRECTORY)
+    monkeypatch.setattr("agenticx.tools.unfollowed_paths._FOLDER_FLAGS", os.O_DIRECTORY)
     assert read_file(target, 100)[0] == SECRET.encode()
 
 

@@ -13,7 +13,7 @@ from tests.support.verdicts import decide
     ("mode", "read", "write", "execute"),
     [
         ("default", "allow", "ask", "ask"),
-        ("accept_edits", "allow", "allow", "ask"),
+        ("accept_edits", "allow", "ask", "ask"),
         ("plan", "allow", "deny", "deny"),
         ("auto", "allow", "allow", "allow"),
     ],
@@ -24,6 +24,24 @@ def test_a_mode_decides_by_risk(mode, read, write, execute) -> None:
         write,
         execute,
     ]
+
+
+@pytest.mark.parametrize(
+    ("decision", "about"),
+    [
+        ("allow", {"paths": ("src/a.py", "b.txt")}),
+        ("ask", {}),
+        ("ask", {"paths": ("a.txt", "../b.txt")}),
+        ("ask", {"paths": ("/etc/hosts",)}),
+        ("ask", {"paths": ("a.md",), "elsewhere": True}),
+        ("ask", {"paths": ("a.txt",), "sends": True}),
+        ("ask", {"paths": ("a.txt",), "hosts": ("example.com",)}),
+        ("ask", {"paths": ("a.txt",), "server": "files"}),
+    ],
+)
+def test_mode_accept_edits_allows_changes_of_files_of_the_workspace_and_no_others(decision, about) -> None:
+    verdict = decide("accept_edits", Assessment(risk="write", **about))
+    assert (verdict.decision, verdict.decided_by) == (decision, "accept_edits")
 
 
 @pytest.mark.promise("H3")

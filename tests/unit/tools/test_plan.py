@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.tools.builtin.plan import scratchpad_read, scratchpad_write, todo_write
+from agenticx.tools.builtin import scratchpad_read, scratchpad_write, todo_write
 from tests.support.verdicts import decide
 
 pytestmark = pytest.mark.anyio

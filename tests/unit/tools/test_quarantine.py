@@ -7,12 +7,15 @@ import errno
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.shell.protected_files import find_protected_files, move_new_ones, newest_change
+from agenticx.tools.builtin import bash_exec
+from agenticx.tools.shell.protected_files import changed_instructions, find_protected_files
+from agenticx.tools.shell.quarantine import move_new_ones, newest_change
+from tests.support.timeouts import PatientClock
 
 pytestmark = [
     pytest.mark.anyio,
@@ -39,6 +42,8 @@ async def test_a_command_that_is_ended_by_its_time_out_leaves_no_protected_file(
     sandbox, make_runner, workspace
 ) -> None:
     runner = make_runner(workspace, sandbox=sandbox)
+    clock = PatientClock({0.5: 4.0})  # by then the command has begun on a slow machine, too
+    runner.context = replace(runner.context, clock=clock)
     with pytest.raises(Exception, match=r"ended after 0\.5 s(?s:.)*The command created .*\.envrc"):
         await runner.call(bash_exec, command="x=.env; echo > ${x}rc; sleep 1000", timeout=0.5)
     assert (os.listdir(workspace), runner.background_tasks) == ([], [])
@@ -67,6 +72,16 @@ def test_a_folder_that_became_a_link_is_not_followed(workspace, tmp_path) -> Non
     assert (home / ".bashrc").read_text() == "mine\n"
     assert newest_change(workspace / "honest") > 0
     assert newest_change(workspace / "swapped/.bashrc") == 0
+
+
+def test_a_file_stays_that_a_search_without_enough_time_had_not_found_before(workspace, tmp_path) -> None:
+    (workspace / "deep").mkdir()
+    (workspace / "deep/.env").write_text("A=1\n")
+    (workspace / "deep/AGENTS.md").write_text("Be brief.\n")
+    before, after = find_protected_files(workspace, seconds=0), find_protected_files(workspace)
+    found = move_new_ones(before, after, "", tmp_path / "agx/quarantine", home=tmp_path / "agx", were_mounted=True)
+    assert (found.moved, found.kept, changed_instructions(before, after)) == ([], {}, [])
+    assert (workspace / "deep/.env").read_text() == "A=1\n"
 
 
 def test_a_link_that_was_replaced_comes_back_in_the_folder_in_which_it_was(workspace, tmp_path) -> None:

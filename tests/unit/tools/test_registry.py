@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
+import pydoc
 import threading
 
 import pytest
@@ -285,3 +287,15 @@ def test_an_empty_allow_list_selects_no_tools() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools are called 'add'"):
         Toolbox([add, add])
+
+
+def test_help_and_signature_of_a_tool_are_those_of_its_function() -> None:
+    @tool(risk="read")
+    def add(left: int, right: int = 0) -> int:
+        """Add two numbers."""
+        return left + right
+
+    assert str(inspect.signature(add)) == "(left: 'int', right: 'int' = 0) -> 'int'"
+    text = pydoc.render_doc(add, renderer=pydoc.plaintext)
+    assert "add(left: 'int', right: 'int' = 0) -> 'int'\n    Add two numbers." in text
+    assert str(FunctionTool.__doc__).startswith("A tool made from a function")

@@ -91,8 +91,9 @@ def test_a_signature_becomes_the_schema_that_a_model_sees() -> None:
             "One.",
         ),
         ("Keyword Args:\n    left: One.\n\nReturns:\n    right: Not a parameter.", "One.", ""),
+        ("Args:\n    left: One.\nReturns: A sum.\n    right: Not a parameter.", "One.", ""),
     ],
-    ids=["google", "numpy", "rest", "several names", "other sections"],
+    ids=["google", "numpy", "rest", "several names", "other sections", "a section on one line"],
 )
 def test_docstrings_in_google_numpy_and_rest_form_describe_the_parameters(docstring, left, right) -> None:
     def add(left: int, right: int = 0) -> int:

@@ -8,8 +8,7 @@ import os
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.tools.builtin.files import list_files
-from agenticx.tools.builtin.search import file_search
+from agenticx.tools.builtin import file_search, list_files
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.patterns import compile_file_globs, compile_glob, compile_pattern
 from tests.support.timeouts import PATIENCE

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import ToolError
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter, TerminalLines
 from tests.support.timeouts import longest_hold
 
@@ -110,7 +110,8 @@ async def test_output_is_emitted_in_batches_while_it_arrives_and_returned_comple
 
     object.__setattr__(runner.context, "emit", listen)
     os.mkfifo(runner.workspace / "go")
-    call = asyncio.ensure_future(runner.call(bash_exec, command="echo one; echo two; cat go; echo three"))
+    command = r"printf 'one\ntwo\n'; cat go; echo three"  # the two lines are written at once
+    call = asyncio.ensure_future(runner.call(bash_exec, command=command))
     await emitted.wait()
     assert runner.emitted == [("tool_progress", {"output": "one\ntwo\n"})]
     (runner.workspace / "go").write_text("")
@@ -157,8 +158,8 @@ async def test_endless_output_is_bounded_and_does_not_block_the_event_loop(runne
         async with longest_hold() as hold:
             with pytest.raises(ToolError, match=rf"\[the command was ended after {seconds} s") as caught:
                 await runner.call(bash_exec, command="yes", timeout=float(seconds))
-        if "bytes left out …]" in str(caught.value):  # this machine may need longer until there is so much
-            break
+        if "bytes left out …]" in str(caught.value) and hold.longest < hold.total / 5:
+            break  # a busy machine may need longer until there is so much, or until its start is a small part
     assert "bytes left out …]" in str(caught.value)
     await asyncio.gather(*runner.background_tasks)
     assert resident_bytes() - before < 16 * 1024**2

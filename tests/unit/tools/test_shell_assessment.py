@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from tests.support.verdicts import decide
 
 pytestmark = [
@@ -79,7 +79,7 @@ def test_hidden_characters_of_a_command_are_shown_and_its_length_is_stated(runne
 def test_a_hidden_character_detects_a_command_that_is_shown_as_it_is(runner, monkeypatch) -> None:
     command = "ls \u202e; rm -rf x"
     assert "\u202e" not in runner.assess(bash_exec, command=command).command
-    monkeypatch.setattr("agenticx.tools.builtin.shell.visible", lambda text: text)
+    monkeypatch.setattr("agenticx.tools.shell.assessment.visible", lambda text: text)
     assert "\u202e" in runner.assess(bash_exec, command=command).command
 
 
@@ -233,4 +233,4 @@ def test_a_command_that_names_a_file_with_secrets_is_asked_about_even_in_auto_mo
         (runner.workspace / name).touch()
     assessment = runner.assess(bash_exec, command=command)
     assert decide("auto", assessment).decision == "ask"
-    assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
+    assert assessment.reasons[0].endswith(", a file that usually holds keys or passwords.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from agenticx.tools.shell.braces import expand_braces
 from agenticx.tools.shell.globs import ShellGlob, simplify_classes
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting

@@ -12,9 +12,7 @@ from agenticx.attachments import make_attachment
 from agenticx.cli.commands.message_input import PendingAttachments, load_attachments
 from agenticx.errors import AttachmentRefused, ToolError
 from agenticx.runtime.user_requests.request_text import confirm_lines
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.files import file_read, list_files
-from agenticx.tools.builtin.search import file_search
+from agenticx.tools.builtin import file_edit, file_read, file_search, file_write, list_files
 from agenticx.tools.paths import resolve_as_shown
 from tests.support.timeouts import longest_hold
 from tests.support.verdicts import decide

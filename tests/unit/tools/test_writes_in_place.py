@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import ToolError
-from agenticx.tools.builtin.edits import file_edit, file_write
+from agenticx.tools.builtin import file_edit, file_write
 from tests.support.forked import ROOT, Process
 from tests.support.program import PROGRAM
 from tests.support.timeouts import PATIENCE
@@ -126,7 +126,7 @@ if may_mount:
     context = ToolContext(workspace=folder)
     reasons = file_write.assess(arguments, context).reasons
     result = asyncio.run(file_write.run(arguments, context))
-    print(json.dumps([reasons[-1], result, file.read_text(), os.listdir(folder)]))
+    print(json.dumps([reasons[-1], result.text, file.read_text(), os.listdir(folder)]))
 """
 
 

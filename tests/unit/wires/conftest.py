@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.catalog import local_servers
+from agenticx.llms.providers import local_servers
 from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS
 from tests.support.timeouts import PATIENCE
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import UserMessage, open_hub
 from agenticx.core import Agent, AgentExecutor
 from agenticx.llms import ModelRequest, OllamaModel, OpenAIChatModel, adapt, complete
 from agenticx.llms.wires.provider_model import ProviderModel
-from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage, message_adapter
+from agenticx.messages import AssistantMessage, Message, ToolMessage, message_adapter
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import fork
 from agenticx.settings import load_settings
-from agenticx.testing import FakeOpenAIServer, ProviderRequest, collect, say, status
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, ProviderRequest, RawReply, collect, say, status
 from agenticx.tools import tool
 from tests.support.wires.replies import sse
 from tests.support.wires.served import ANTHROPIC

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, OpenAIChatModel, complete
-from agenticx.llms.base import close_model
+from agenticx.llms import ModelRequest, OpenAIChatModel, close_model, complete
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.wires import WIRES, read
 

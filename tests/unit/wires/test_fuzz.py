@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms import Reply
 from agenticx.llms.arguments import parse_arguments
-from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter
+from agenticx.messages import AssistantMessage, Message, message_adapter
 from agenticx.runtime import sanitize
 from agenticx.runtime.sanitizing import is_valid
 from tests.support.lanes import Count

@@ -10,14 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms import Delta, Finished, ModelRequest, TextDelta, ToolSchema, adapt, complete
-from agenticx.llms.base import close_model
+from agenticx import UserMessage
+from agenticx.llms import (
+    Delta,
+    Finished,
+    ModelRequest,
+    TextDelta,
+    ToolSchema,
+    XmlToolModel,
+    adapt,
+    close_model,
+    complete,
+)
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat import _request as chat_request
-from agenticx.llms.wrappers.xml_tools import XmlToolModel
-from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage
 from tests.support.wires import rules_chat
+from tests.support.wires.bodies import chat_body
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.conversations import REPLY_BODIES
 from tests.support.wires.wires import WIRES, WireUnderTest
@@ -198,7 +206,7 @@ def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: WireUnderT
 
 def chat_messages(*messages: Message, **dialect: Any) -> list[dict[str, Any]]:
     request = ModelRequest(messages=messages)
-    body = json.loads(chat_request.request_body(request, model="m", dialect=ChatDialect(**dialect), stream=True))
+    body = json.loads(chat_body(request, **dialect))
     assert rules_chat.violations(body) == [] or "dotted_call_ids" in dialect
     return body["messages"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.base import close_model
-from agenticx.messages import UserMessage
+from agenticx import UserMessage
+from agenticx.llms import close_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, sanitize
 from agenticx.runtime.sanitizing import is_valid
 from agenticx.settings import load_settings

@@ -8,8 +8,7 @@ import pytest
 
 from agenticx.llms import complete, resolve_wire
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing import FakeOpenAIServer
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, RawReply
 from tests.support.wires.ollama_lines import last_line, lines, message_line, tool_call
 from tests.support.wires.rules_ollama import violations
 from tests.support.wires.served import HELLO, OLLAMA

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenticx import UserMessage
 from agenticx.llms import ModelRequest, Sampling, ToolSchema
 from agenticx.llms.wires.ollama._request import request_body
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    ProviderState,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from agenticx.messages import AssistantMessage, Message, ProviderState, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import sanitize
 from tests.support.histories import broken_histories
 from tests.support.wires.rules_ollama import violations

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import complete
+from agenticx.llms import RetryingModel, complete
 from agenticx.llms.transport.errors import parse_error_body, status_error
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import RawReply
 from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
 from tests.support.wires.served import CHAT, HELLO, SERVED_WIRES, ServedWire
 

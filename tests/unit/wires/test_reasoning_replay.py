@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
-from agenticx.llms import AnthropicModel, ModelRequest, OpenAIChatModel, ToolSchema, complete, resolve_wire
-from agenticx.llms.wires.anthropic import _request as _anthropic_request
-from agenticx.llms.wires.gemini import _request as _gemini_request
-from agenticx.llms.wires.openai_chat import ChatDialect
-from agenticx.llms.wires.openai_chat import _request as _openai_chat_request
-from agenticx.llms.wires.openai_responses import _request as _openai_responses_request
-from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
-from agenticx.testing import FakeOpenAIServer, body, status
-from agenticx.testing.provider_replies import RawReply
+from agenticx import UserMessage
+from agenticx.llms import AnthropicModel, ChatDialect, ModelRequest, OpenAIChatModel, ToolSchema, complete, resolve_wire
+from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage
+from agenticx.testing import FakeOpenAIServer, RawReply, body, status
 from tests.support.wires import rules_anthropic
 from tests.support.wires.anthropic_events import END, content_block, message_delta, message_start, text_delta
+from tests.support.wires.bodies import anthropic_body, chat_body, gemini_body, responses_body
 from tests.support.wires.conversations import SECRET, conversation, own_ids, text_of
 from tests.support.wires.replies import sse
 from tests.support.wires.wires import WIRES
@@ -134,18 +131,10 @@ async def test_refused_reasoning_is_left_out_of_the_request(complaint: str) -> N
 # --- Anthropic, and all wires without anything as it came -----------------------------------------------------------
 
 PLAIN: dict[str, Callable[[ModelRequest], bytes]] = {
-    "anthropic": lambda request: _anthropic_request.request_body(
-        request, model="m", max_tokens=4096, thinking={"type": "enabled", "budget_tokens": 1024}, replay_state=False
-    ),
-    "gemini": lambda request: _gemini_request.request_body(
-        request, model="m", dialect=_gemini_request.GeminiDialect(), replay_state=False
-    ),
-    "openai_chat": lambda request: _openai_chat_request.request_body(
-        request, model="m", dialect=ChatDialect(returns_reasoning=True), stream=True, replay_state=False
-    ),
-    "openai_responses": lambda request: _openai_responses_request.request_body(
-        request, model="m", dialect=_openai_responses_request.ResponsesDialect(), stream=True, replay_state=False
-    ),
+    "anthropic": partial(anthropic_body, thinking={"type": "enabled", "budget_tokens": 1024}, replay_state=False),
+    "gemini": partial(gemini_body, replay_state=False),
+    "openai_chat": partial(chat_body, returns_reasoning=True, replay_state=False),
+    "openai_responses": partial(responses_body, replay_state=False),
 }
 """The wires that can be refused what they want back, and how each asks once they were."""
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.llms import ModelRequest, complete
-from agenticx.llms.base import close_model
-from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.messages import UserMessage
+from agenticx.llms import ModelRequest, RetryingModel, close_model, complete
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar
 from tests.support.faults.provider import Exchange, ProviderFault, make_stream, provider

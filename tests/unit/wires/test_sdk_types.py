@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, Sampling, ToolSchema
-from agenticx.llms.base import OutputSchema
-from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx import UserMessage
+from agenticx.llms import ModelRequest, OutputSchema, Sampling, ToolSchema
+from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage
 from tests.support.wires import sdk_types
 from tests.support.wires.files import GIF, PDF, PNG, TEXT
 from tests.support.wires.wires import WIRES
@@ -26,6 +26,8 @@ SCHEMA = {"type": "object", "properties": {"at": {"type": "integer"}}, "required
 LOOK, ANSWER = ToolSchema("look", "Look.", SCHEMA), OutputSchema("answer", SCHEMA)
 SAMPLING = Sampling(temperature=0.5, top_p=0.9, max_output_tokens=4096, stop="END", seed=7, reasoning_effort="low")
 
+
+pytestmark = pytest.mark.ci_lane  # each worker would import the SDKs, which takes several seconds
 
 EACH_WIRE = pytest.mark.parametrize("wire", [pytest.param(w, marks=sdk_types.needs_sdk(w)) for w in sdk_types.PACKAGES])
 
@@ -61,7 +63,6 @@ def test_a_conversation_with_files_and_tools_matches_the_types_of_the_sdk(wire: 
 )
 @EACH_WIRE
 @pytest.mark.parametrize("tools", [[LOOK], []], ids=["with tools", "without"])
-@pytest.mark.cases(quick=12)
 def test_all_options_match_the_types_of_the_sdk(wire: str, tools: list[ToolSchema], options: dict[str, Any]) -> None:
     request = ModelRequest(messages=CONVERSATION, tools=tools, **options)
     assert WIRES[wire].violations(json.loads(WIRES[wire].body(request, "m"))) == []

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms import ModelRequest, TextDelta, complete
 from agenticx.llms.wires.provider_model import ProviderModel
-from agenticx.messages import UserMessage
-from agenticx.testing import FakeOpenAIServer, body, hang_up, huge_line, reset
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, RawReply, body, hang_up, huge_line, reset
 from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.recorded import (

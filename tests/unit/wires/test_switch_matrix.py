@@ -10,16 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenticx import UserMessage
 from agenticx.errors import ModelError
-from agenticx.llms import Finished, ScriptedModel
-from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    ProviderState,
-    ToolCall,
-    UserMessage,
-)
+from agenticx.llms import Finished, RetryingModel, RetryPolicy, ScriptedModel
+from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, Session, sanitize
 from tests.support.histories import broken_histories
 from tests.support.wires.conversations import (

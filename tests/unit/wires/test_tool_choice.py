@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ModelRequest, ToolSchema
-from agenticx.messages import UserMessage
 from tests.support.wires.wires import WIRES
 
 LOOK = ToolSchema("look", "Looks.", {"type": "object", "properties": {}})

@@ -29,7 +29,7 @@ from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["NEWER_SAMPLING", "SAMPLING", "accepted_output_schema", "request_body", "sent_tool_names"]
+__all__ = ["NEWER_SAMPLING", "SAMPLING", "TOOL_NAMES", "accepted_output_schema", "request_body"]
 
 _Block = dict[str, Any]
 _Role = Literal["user", "assistant"]
@@ -41,7 +41,7 @@ _SERVER_CALL_IDS = ("id", "tool_use_id")  # of calls that the provider runs itse
 _TOP_LEVEL_UNSUPPORTED = ("oneOf", "anyOf", "allOf")
 _CACHE_CONTROL: _Block = {"type": "ephemeral"}
 
-_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+TOOL_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """The API takes `^[a-zA-Z0-9_-]{1,128}$` now; 64 was its limit, and is that of Bedrock and of compatible servers."""
 
 _IDS = IdentifierRule("a-zA-Z0-9_-", 64)
@@ -96,7 +96,7 @@ def request_body(
     """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text_blocks(message.content)]
-    names = names or sent_tool_names(request)
+    names = names or ToolNames(TOOL_NAMES, request)
     encoded = _encode_messages(request.messages[len(leading) :], model if replay_state else None, names)
     _add_cache_control(system, encoded)
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": encoded}
@@ -119,11 +119,6 @@ def accepted_output_schema(output: OutputSchema) -> dict[str, Any] | None:
     """Return the schema in the form that the API accepts, None if it accepts none: recursive ones are refused."""
     schema = strict_schema(output.schema)
     return None if schema is None or _is_recursive(schema) else schema
-
-
-def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the tool names of `request` in the form that the API accepts."""
-    return ToolNames(_NAMES, request)
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from agenticx.llms.wires.anthropic._reply import WIRE, AnthropicReplyParser
 from agenticx.llms.wires.anthropic._request import (
     NEWER_SAMPLING,
     SAMPLING,
+    TOOL_NAMES,
     accepted_output_schema,
     request_body,
-    sent_tool_names,
 )
 from agenticx.llms.wires.provider_model import PostRequest, ProviderModel, RequestMode, with_dialect
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -90,7 +90,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
     """
 
     _downgrades = _DOWNGRADES
-    _tool_names = staticmethod(sent_tool_names)
+    _tool_name_rule = TOOL_NAMES
 
     def __init__(
         self,

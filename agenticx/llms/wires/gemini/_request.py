@@ -24,7 +24,7 @@ from agenticx.llms.wires.request_body import arguments_object, body_bytes
 from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sampling_rules", "sent_tool_names"]
+__all__ = ["TOOL_NAMES", "GeminiDialect", "contents", "function_declarations", "request_body", "sampling_rules"]
 
 _FIRST_USER_TEXT, _LAST_USER_TEXT = "[The conversation begins here.]", "[Go on.]"
 """User messages for a history that does not begin or end with one: the API refuses that."""
@@ -38,7 +38,7 @@ _FILE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "application/p
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
-_NAMES = IdentifierRule("a-zA-Z0-9_.:-", 64, first="a-zA-Z_")
+TOOL_NAMES = IdentifierRule("a-zA-Z0-9_.:-", 64, first="a-zA-Z_")
 """The API: "Must start with a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.),
 colons (:), or dashes (-), with a maximum length of 64"; https://github.com/kaitranntt/ccs/issues/25
 """
@@ -102,7 +102,7 @@ def request_body(
     if instructions and dialect.system_instruction:
         body["systemInstruction"] = {"parts": instructions}
     leading_parts = [] if dialect.system_instruction else instructions
-    names = names or sent_tool_names(request)
+    names = names or ToolNames(TOOL_NAMES, request)
     rest = rest if dialect.result_files else with_files_after_results(rest)
     body["contents"] = contents(rest, model=model, names=names, leading_parts=leading_parts, replay_state=replay_state)
     if request.tools:
@@ -167,11 +167,6 @@ def _snake_case(key: str) -> str:
 
 
 # --- tools
-
-
-def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the tool names of `request` in the form that Gemini accepts."""
-    return ToolNames(_NAMES, request)
 
 
 def function_declarations(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
-from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sampling_rules, sent_tool_names
+from agenticx.llms.wires.gemini._request import TOOL_NAMES, GeminiDialect, request_body, sampling_rules
 from agenticx.llms.wires.provider_model import FIELD_REFUSED, PostRequest, ProviderModel, RequestMode, with_dialect
 from agenticx.llms.wires.sampling_rules import SamplingRules
 
@@ -49,7 +49,7 @@ class GeminiModel(ProviderModel[GeminiDialect]):
     """
 
     _downgrades = _DOWNGRADES
-    _tool_names = staticmethod(sent_tool_names)
+    _tool_name_rule = TOOL_NAMES
 
     def __init__(
         self,

@@ -17,11 +17,11 @@ from agenticx.llms.wires.request_body import arguments_object, body_bytes, encod
 from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["SAMPLING", "encode_messages", "request_body", "sent_tool_names"]
+__all__ = ["SAMPLING", "TOOL_NAMES", "encode_messages", "request_body"]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
-_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+TOOL_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """The server has no rule of its own, but templates and the providers of its cloud models may.
 
 All of them accept the names that OpenAI accepts.
@@ -55,7 +55,7 @@ def request_body(
     requested. It cannot require a call; with `tool_choice` none the tools are not sent. It enforces an output schema,
     but does not show the schema to the model. `names` are the tool names of the request, if they are known.
     """
-    names = names or sent_tool_names(request)
+    names = names or ToolNames(TOOL_NAMES, request)
     body: dict[str, Any] = {
         "model": model,
         "messages": encode_messages(request.messages, model=model, names=names),
@@ -91,11 +91,6 @@ def _without_formats(schema: Any) -> Any:
 def _schema_row(output: OutputSchema) -> dict[str, Any]:
     text = f"Answer with one JSON object of this schema and nothing else:\n{to_json(dict(output.schema)).decode()}"
     return {"role": "system", "content": text}
-
-
-def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the tool names of `request` as they are sent."""
-    return ToolNames(_NAMES, request)
 
 
 def encode_messages(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:

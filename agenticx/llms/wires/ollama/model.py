@@ -9,7 +9,7 @@ from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.hosts import OLLAMA_BASE_URL, ollama_url
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
-from agenticx.llms.wires.ollama._request import SAMPLING, request_body, sent_tool_names
+from agenticx.llms.wires.ollama._request import SAMPLING, TOOL_NAMES, request_body
 from agenticx.llms.wires.provider_model import PostRequest, ProviderModel
 from agenticx.llms.wires.sampling_rules import SamplingRules
 
@@ -25,7 +25,7 @@ class OllamaModel(ProviderModel[None]):
     Connections are kept between calls; `aclose` closes the running event loop's.
     """
 
-    _tool_names = staticmethod(sent_tool_names)
+    _tool_name_rule = TOOL_NAMES
 
     def __init__(
         self,

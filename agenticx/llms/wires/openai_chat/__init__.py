@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenticx.lazy_names import lazy_names
+from agenticx.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from agenticx.llms.wires.chat_dialect import ChatDialect
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel"]
 
-__getattr__, __dir__ = lazy_names(
+__getattr__, __dir__ = lazy_imports(
     __name__,
     {
         "agenticx.llms.wires.chat_dialect": ["ChatDialect"],

@@ -217,7 +217,7 @@ class ChatReplyParser(JsonReplyParser):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Return what some providers expect back with the results of calls: reasoning, and fields of their own."""
+        """Return the parts of the reply that some providers expect back with its results: reasoning, own fields."""
         payload: dict[str, Any] = {}
         if self._reasoning_field:
             payload["field"] = self._reasoning_field

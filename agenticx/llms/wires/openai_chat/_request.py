@@ -27,14 +27,14 @@ from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import schema_fields
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 
-__all__ = ["encode_messages", "request_body", "sampling_rules", "sent_tool_names"]
+__all__ = ["TOOL_NAMES", "encode_messages", "request_body", "sampling_rules"]
 
 _UNKNOWN_REASONING = "(not known)"
 """The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
 
 _STOPPED = AssistantMessage(content=STOPPED, message_id="msg_stopped")
 
-_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+TOOL_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI's, DeepSeek's and Mistral's: "does not match '^[a-zA-Z0-9_-]{1,64}$'".
 
 https://github.com/microsoft/semantic-kernel/issues/4447, https://github.com/Kochava-Studios/witsy/pull/164
@@ -73,7 +73,7 @@ def request_body(
 
     `names` are the tool names of the request, if they are known.
     """
-    names = names or sent_tool_names(request)
+    names = names or ToolNames(TOOL_NAMES, request)
     body: dict[str, Any] = {
         "model": model,
         "messages": encode_messages(
@@ -119,11 +119,6 @@ def sampling_rules(dialect: ChatDialect) -> SamplingRules:
         other_keys=_OWN_KEYS,
         renamed=("max_output_tokens",),
     )
-
-
-def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the tool names of `request` in the form that Chat Completions accepts."""
-    return ToolNames(_NAMES, request)
 
 
 def encode_messages(
@@ -202,7 +197,7 @@ def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict
 
 
 def _own_payload(message: AssistantMessage, model: str | None) -> dict[str, Any]:
-    """Return the provider state of this model's own reply, or of one that was given as a row, {} for others."""
+    """Return the provider state of a reply that this model made, or that was given as a row; {} for others."""
     state = message.provider_state
     is_own = state is not None and model is not None and state.wire == WIRE and state.model in (model, GIVEN_IN_ROW)
     return state.payload if state is not None and is_own else {}
@@ -214,6 +209,6 @@ def _add_signature(call: dict[str, Any]) -> None:
 
 
 def _with_sent_id(detail: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
-    """Return a detail with the sent id of its call, if it has the id of one; `sent_ids` are by the original ids."""
+    """Return a detail in which the id of a call is replaced by the sent one; `sent_ids` are by the original ids."""
     sent_id = sent_ids.get(text_in(detail, "id"))
     return detail if sent_id is None else {**detail, "id": sent_id}

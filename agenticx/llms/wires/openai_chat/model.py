@@ -13,7 +13,7 @@ from agenticx.llms.openai_rows import WIRE
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_chat._request import request_body, sampling_rules, sent_tool_names
+from agenticx.llms.wires.openai_chat._request import TOOL_NAMES, request_body, sampling_rules
 from agenticx.llms.wires.openai_chat._roles import ROLE_REFUSALS
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
@@ -114,7 +114,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
     _downgrades = _DOWNGRADES
     _downgrade_codes = frozenset({"provider.bad_request", "provider.overloaded", "provider.bad_reply"})
     _tail_seconds = 2.0  # for usage and `[DONE]`, after the finish reason
-    _tool_names = staticmethod(sent_tool_names)
+    _tool_name_rule = TOOL_NAMES
 
     def __init__(
         self,

@@ -202,7 +202,7 @@ class _ListMatcher:
         return next(self._unmatched_by_kind.get(kind, iter(())), None)
 
     def is_new(self, listed: dict[str, Any]) -> bool:
-        """Return whether a listed item without a match is certainly one that no event had."""
+        """Return whether a listed item without a match certainly appeared in no event."""
         if is_call(listed):
             return self._all_calls_listed and text_in(listed, "call_id") not in self._by_call_id
         return text_in(listed, "type") not in self._uncertain_kinds

@@ -23,9 +23,9 @@ from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import schema_fields
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["SAMPLING", "ResponsesDialect", "encode_tools", "input_items", "request_body", "sent_tool_names"]
+__all__ = ["SAMPLING", "TOOL_NAMES", "ResponsesDialect", "encode_tools", "input_items", "request_body"]
 
-_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+TOOL_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI: "does not match '^[a-zA-Z0-9_-]{1,64}$'"."""
 
 _IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64, first="a-zA-Z0-9", prefix="call_")
@@ -105,7 +105,7 @@ def request_body(
 
     `names` are the tool names of the request, if they are known.
     """
-    names = names or sent_tool_names(request)
+    names = names or ToolNames(TOOL_NAMES, request)
     body: dict[str, Any] = {
         "model": model,
         "input": input_items(request.messages, model=model if replay_state else None, names=names),
@@ -133,11 +133,6 @@ def _tool_choice(request: ModelRequest, names: ToolNames) -> str | dict[str, Any
     if request.tool_choice == "required" and request.required_tool:
         return {"type": "function", "name": names.sent_name(request.required_tool)}
     return request.tool_choice
-
-
-def sent_tool_names(request: ModelRequest) -> ToolNames:
-    """Return the tool names of `request` in the form that Responses accepts."""
-    return ToolNames(_NAMES, request)
 
 
 def input_items(messages: Sequence[Message], *, model: str | None, names: ToolNames) -> list[dict[str, Any]]:

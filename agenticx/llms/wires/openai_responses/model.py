@@ -11,7 +11,7 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
-from agenticx.llms.wires.openai_responses._request import SAMPLING, ResponsesDialect, request_body, sent_tool_names
+from agenticx.llms.wires.openai_responses._request import SAMPLING, TOOL_NAMES, ResponsesDialect, request_body
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,
@@ -61,7 +61,7 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
     """
 
     _downgrades = _DOWNGRADES
-    _tool_names = staticmethod(sent_tool_names)
+    _tool_name_rule = TOOL_NAMES
 
     def __init__(
         self,

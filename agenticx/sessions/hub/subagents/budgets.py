@@ -25,10 +25,10 @@ __all__ = ["SpentCounter", "TurnBudgets", "read_spent"]
 
 
 class TurnBudgets:
-    """The budgets of one session's turns by the settings, by the id of the root turn; child turns share that one.
+    """The budgets of one session's turns, with the limits of the settings: one for a root turn and its child turns.
 
-    Each is kept while a turn uses it; one that is made again begins with what the log has of its turns. `has_limits` is
-    false if the settings set none.
+    Each is kept while a turn uses it. A rebuilt budget starts with the usage in the log. `has_limits` is false if the
+    settings set no limit.
     """
 
     def __init__(self, session_id: str, log: Log, settings: Settings) -> None:
@@ -39,7 +39,7 @@ class TurnBudgets:
         self._kept = WeakValueDictionary[str, Budget]()
 
     async def of(self, turn_id: str) -> Budget | None:
-        """Return the budget of a turn, which is that of its root turn; None without a limit in the settings."""
+        """Return the budget of the root turn of a turn; None without a limit in the settings."""
         budget = settings_budget(self._settings)
         if budget is None:
             return None
@@ -57,7 +57,7 @@ class TurnBudgets:
 
 
 async def read_spent(log: Log, session_id: str, turn_ids: Collection[str], after_seq: int) -> Spent:
-    """Return what turns, the first of which begins after that event, have spent with their child turns."""
+    """Return the usage of turns, with their child turns, from the events after `after_seq`."""
     counter = SpentCounter(turn_ids)
     async for page in read_log_pages(log, session_id, after_seq):
         for event in page:
@@ -66,9 +66,9 @@ async def read_spent(log: Log, session_id: str, turn_ids: Collection[str], after
 
 
 class SpentCounter:
-    """The count of the tokens and cost of the turns `turn_ids` of an agent with their child turns, and of their time.
+    """The tokens, the cost and the time of the turns `turn_ids` of an agent, with their child turns.
 
-    The time of waiting for a person does not count, nor that between the death of a process and the end of its turn.
+    Time of waiting for a person does not count, nor the time between the death of a process and the end of its turn.
     """
 
     def __init__(self, turn_ids: Collection[str]) -> None:

@@ -17,6 +17,7 @@ from agenticx.sessions.history.model_history import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.subagents.budgets import read_spent
+from agenticx.sessions.hub.submission import TurnConflict
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.log.events import TokenMerger, decode
@@ -45,9 +46,9 @@ _INTERRUPTED = "The program ended before it had begun to work."
 class SessionSubagents:
     """The manager of a session's sub-agents, and its `SubagentHost`, which records them as facts.
 
-    The ending of a run is stored with the terminal event of its turn, and that it is delivered with the conversation
-    that has it; its own event follows in a later commit. What is stored and not delivered, and the events that are
-    missing, come after a restart.
+    The ending of a run is stored with the terminal event of its turn. Its delivery is stored with the conversation that
+    has it; the event of the delivery follows in a later commit. Endings that are stored but not delivered, and missing
+    events, follow after a restart.
     """
 
     is_durable = True
@@ -67,6 +68,7 @@ class SessionSubagents:
         self._runs = writer.stored.subagents
         self._known_endings = frozenset(self._runs.deliveries)
         self._begun_here = set[str]()
+        self._retrying = asyncio.Lock()
         self._manager: AgentTeamManager | None = None
         self._turns = turns
         turns.records = turns.resumer = self
@@ -133,7 +135,7 @@ class SessionSubagents:
     ) -> Any:
         """Carry out a command and return its result; raises as the methods of the manager and `check_open` do.
 
-        Where the sub-agents are being ended, `check_open` says why, once the one that holds the lock is done.
+        While the sub-agents are being ended, `check_open` raises the reason once the lock is free.
         """
         check_open()
         if isinstance(command, ListSubagents):
@@ -154,13 +156,25 @@ class SessionSubagents:
                 case "cancel":
                     await self.manager.cancel(command.agent_id)
                 case "retry":
-                    await self.manager.retry(command.agent_id)
+                    async with self._retrying:  # or the second of two requests would find the sub-agent busy
+                        if not self._has_retried(command):
+                            await self.manager.retry(command.agent_id, turn_id=command.turn_id)
                 case "message":
                     if not await self._has_message(command.message_id):
                         await self.manager.message(command.agent_id, command.text, message_id=command.message_id)
         finally:
             CURRENT_OWNER.reset(token)
         return self.manager.status(command.agent_id)
+
+    def _has_retried(self, command: DirectSubagent) -> bool:
+        """Return whether the retry has begun before, also at an earlier owner; raise `TurnConflict`."""
+        run = self._runs.runs.get(command.turn_id)
+        if run is not None and run.agent_id != command.agent_id:
+            raise TurnConflict(
+                f"client_turn_id {command.client_turn_id!r} was used for a retry of {run.agent_id!r};"
+                " a retry of another sub-agent takes a new id"
+            )
+        return run is not None
 
     async def _has_message(self, message_id: str) -> bool:
         """Return whether a message was accepted by an earlier owner, whose answer was lost."""
@@ -184,9 +198,9 @@ class SessionSubagents:
             await self.manager.abandon()
 
     async def recover(self) -> None:
-        """End the runs of an earlier process that had not begun, and append the events of endings that it left out.
+        """End the runs of an earlier process that had not begun, and append the missing events of endings.
 
-        Runs whose turns are open end with these.
+        Runs whose turns are open end with their turns.
         """
         open_turns = self._writer.stored.open_turns.keys()
         pending = [ending for ending in self._runs.pending_events if ending.turn_id in self._known_endings]
@@ -206,7 +220,7 @@ class SessionSubagents:
         return any(run.turn_id not in self._begun_here for run in self._runs.unended)
 
     def resume(self, resumed: ResumedTurn, /) -> bool:
-        """Go on with the turn of a sub-agent that waits for a person; return False if it is not one."""
+        """Continue the turn of a sub-agent that waits for a person; return False if it is not one."""
         if resumed.turn_id not in self._runs.runs:
             return False
         token = CURRENT_OWNER.set(self)
@@ -236,7 +250,7 @@ class SessionSubagents:
             self.manager.mark_delivered(delivered)
 
     async def on_ended(self, turn_id: str, /) -> None:
-        """Deliver the ending of a run of an earlier process, unless that recorded it without the end of its turn."""
+        """Deliver the ending of a run of an earlier process, unless that process recorded it before it died."""
         if turn_id in self._runs.runs and turn_id not in self._begun_here and turn_id not in self._known_endings:
             await self.manager.reporter.deliver(self._runs.deliveries[turn_id].ending)
 
@@ -284,10 +298,10 @@ class SessionSubagents:
                     merger.add(decode(event))
         messages = messages_of_agent(merger.events(), agent_id)
         deliveries = SubagentRuns.of(await log.facts(session_id, SubagentFact)).deliveries.values()
-        told = [one.ending for one in deliveries if one.message_id and one.told_in in turn_ids]
-        if told:  # the log does not have them
-            text = "\n\n".join(ending.to_model_text() for ending in told)
-            sources = tuple(dict.fromkeys(source for ending in told for source in ending.sources))
+        delivered = [one.ending for one in deliveries if one.message_id and one.recipient_turn_id in turn_ids]
+        if delivered:  # the log does not have them
+            text = "\n\n".join(ending.to_model_text() for ending in delivered)
+            sources = tuple(dict.fromkeys(source for ending in delivered for source in ending.sources))
             messages.append(UserMessage(content=text, injected=True, sources=sources))
         return messages
 
@@ -301,5 +315,5 @@ class SessionSubagents:
         found = [turn for turn_id in turn_ids if (turn := await log.turn(session_id, turn_id)) is not None]
         return min((turn.after_seq or 0 for turn in found), default=0)
 
-    async def turn_above(self, run: SubagentRun, /) -> Turn | None:
+    async def find_parent_turn(self, run: SubagentRun, /) -> Turn | None:
         return await self._ended_turn(run.parent_turn_id, run.parent_path)

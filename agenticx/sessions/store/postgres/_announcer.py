@@ -1,7 +1,8 @@
-"""Notifications of the commits that are made here, for the workers that follow their sessions.
+"""Notifications about the commits of this worker, for the workers that follow its sessions.
 
-A worker says each second which sessions it follows, and their owners tell it of each commit from then on, until it has
-said so no more for some seconds. Who follows a session is not known right after its claim: so long all are told.
+Each second a worker names the sessions that it follows. Their owners notify it of each commit, until it has not named
+the session for some seconds. Right after a claim the owner does not know the followers of a session: for these seconds
+it notifies all workers.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from agenticx.sessions.store.postgres._writer import CommitJob
 
 __all__ = ["Announcer", "channel_of"]
 
-_TELL_SECONDS, _MAX_TELL_SECONDS = 0.03, 0.045
-"""The times after a notification from which a group of commits is told at once, and at which one before that is told.
+_NOTIFY_SECONDS, _MAX_NOTIFY_SECONDS = 0.03, 0.045
+"""The time after a notification from which the next group of commits is announced at once, and the longest delay.
 
-A notification costs the server as much as several commits. While groups of tokens come every 20 ms and a little more,
-each second one is told at once, together with the one before it.
+A notification costs the server as much as several commits. While groups of tokens come a little more than 20 ms apart,
+every second group is announced at once, together with the group before it.
 """
-_FOLLOWED_SECONDS = 3.0  # after which a worker that has not named a session again is told no more of it
+_FOLLOWED_SECONDS = 3.0  # a worker that has not named a session for this long gets no more notifications about it
 _SEND_SECONDS = 10.0
 _MAX_PAYLOAD_CHARS = 7_900
 _ALL = "*"
@@ -35,35 +36,37 @@ _log = get_logger(__name__)
 
 
 def channel_of(worker_id: str) -> str:
-    """Return the channel on which a worker is told of commits of the sessions that it follows."""
+    """Return the channel on which a worker is notified of commits to the sessions that it follows."""
     return f"{COMMITS}_{worker_id}"
 
 
 class Announcer:
-    """The notifications of this worker to those that follow sessions, and what it follows itself.
+    """The sender of notifications about this worker's sessions, and of its requests to follow other sessions.
 
-    They are sent on a connection of their own, which waits for no sync: what is lost is found within a second.
+    It has a connection of its own that does not wait for a sync: a lost notification is made up for within a second.
     """
 
     def __init__(self, server: Server, worker: Worker) -> None:
         self._server = server
         self._worker = worker
         self._seqs = dict[int, int]()  # the last event that was stored here, for each session that is owned here
-        self._claimed = dict[int, float]()  # until when all are told
-        self._followed = dict[str, dict[int | None, float]]()  # for each worker until when it is told; None: of all
+        self._claimed = dict[int, float]()  # until when all workers are notified
+        self._followed = dict[
+            str, dict[int | None, float]
+        ]()  # by worker and session (None: all): until when it is notified
         self._changed = dict[int, int]()
         self._has_changed = asyncio.Event()
         self._is_due = asyncio.Event()
-        self._told = 0.0  # when the last notification was sent
+        self._sent_at = 0.0  # when the last notification was sent
         self._connection: PostgresConnection | None = None
         self._sending = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        worker.handle(FOLLOWED, self._asked)
+        worker.handle(FOLLOWED, self._follow_requested)
 
     def start(self) -> None:
         """Begin the task that tells others; call it once the worker is registered."""
         if self._task is None:
-            self._task = asyncio.create_task(self._tell(), name="agx store announcer")
+            self._task = asyncio.create_task(self._notify_followers(), name="agx store announcer")
 
     async def close(self) -> None:
         """End the task and the connection."""
@@ -91,18 +94,18 @@ class Announcer:
         if self._followed or self._claimed:
             self._changed.update((job.session, job.last_seq) for job in jobs)
             self._has_changed.set()
-            if asyncio.get_running_loop().time() >= self._told + _TELL_SECONDS:
+            if asyncio.get_running_loop().time() >= self._sent_at + _NOTIFY_SECONDS:
                 self._is_due.set()
 
     async def follow(self, sessions: Collection[int], *, all_sessions: bool = False) -> None:
-        """Ask the owners of sessions for notifications, which come for some seconds."""
+        """Ask the owners of sessions for notifications during the next seconds."""
         names = [*map(str, sessions), *([_ALL] if all_sessions else [])]
         if names and not self._server.is_pooled:
             room = _MAX_PAYLOAD_CHARS - len(self._worker.id) - 1
             await self._send([(FOLLOWED, f"{self._worker.id} {some}") for some in _joined(names, room)])
 
-    def _asked(self, payload: str) -> None:
-        """Another worker follows sessions: tell it of those that are owned here, at first of their last event."""
+    def _follow_requested(self, payload: str) -> None:
+        """Another worker follows sessions: notify it of the sessions owned here, first of their last events."""
         worker_id, _, names = payload.partition(" ")
         if worker_id == self._worker.id:
             return
@@ -120,17 +123,17 @@ class Announcer:
         if not known:
             del self._followed[worker_id]
 
-    async def _tell(self) -> None:
-        """Tell other workers of commits: at once, or with those that come once a notification is due."""
+    async def _notify_followers(self) -> None:
+        """Notify other workers of commits: at once, or together with later commits once a notification is due."""
         loop = asyncio.get_running_loop()
         while True:
             await self._has_changed.wait()
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._told + _MAX_TELL_SECONDS):
+                async with asyncio.timeout_at(self._sent_at + _MAX_NOTIFY_SECONDS):
                     await self._is_due.wait()
             self._has_changed.clear()
             self._is_due.clear()
-            self._told = loop.time()
+            self._sent_at = loop.time()
             changed, self._changed = self._changed, dict[int, int]()
             if notifications := list(self._notifications(changed)):
                 await self._send(notifications)

@@ -1,6 +1,6 @@
-"""Contents by session and digest: kept ones in the database, those that may be dropped in a folder.
+"""Contents by session and digest: kept contents in the database, contents of limited retention in a folder.
 
-What a rewind needs of a changed file is about a file of this host, so it stays on it. Contents that messages and
+A content that a rewind needs belongs to a file of this host, so it stays on this host. Contents that messages and
 artifacts name are needed wherever the session goes on.
 """
 
@@ -22,7 +22,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class PostgresBlobs:
-    """The `Blobs` of a database; contents of limited retention are in `local`, which may be None for none."""
+    """The `Blobs` of a database; contents of limited retention are in `local`, or are not stored if it is None."""
 
     def __init__(self, server: Server, local: Blobs | None) -> None:
         self._server = server
@@ -114,7 +114,7 @@ def _chunks(content: bytes) -> tuple[str, list[bytes]]:
 
 
 def _content(chunks: list[bytes], digest: str) -> bytes | None:
-    """Return the content, None if it is not that of the digest: it is damaged, as good as missing."""
+    """Return the content, None if its digest differs: a damaged content counts as missing."""
     try:
         content = zlib.decompress(b"".join(chunks))
     except zlib.error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from agenticx.sessions.log.events import StoredEvent
@@ -10,6 +11,7 @@ from agenticx.sessions.log.searchable_texts import SearchableText
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.usage import DailyUsage, UsageCounts
 from agenticx.sessions.store.base import ArchivedFilter, ListedSession, ListPlace
+from agenticx.sessions.store.decoding import decode_rows
 from agenticx.sessions.store.postgres import _rows as rows
 from agenticx.sessions.store.postgres._connection import PostgresConnection, Row
 from agenticx.sessions.store.postgres._database import PostgresDatabase
@@ -22,6 +24,11 @@ __all__ = ["PostgresCatalog", "read_usage"]
 
 _TEXTS_AT_ONCE = 100
 _LARGEST_NUMBER = 2**63 - 1
+_COSTS = """SELECT sessions.id, cost_usd FROM usage JOIN sessions ON sessions.number = usage.session
+    WHERE sessions.id = ANY($1::text[]) AND cost_usd IS NOT NULL"""
+
+_WORKING = """SELECT sessions.id FROM sessions WHERE sessions.id = ANY($1::text[]) AND EXISTS (
+        SELECT FROM records WHERE records.session = sessions.number AND is_open AND kind = 'turn_accepted')"""
 
 _KEY = "sessions.pinned, sessions.created_at, sessions.number"
 _LISTED = f"""sessions.id IS NOT NULL AND ($1::text IS NULL OR ({_KEY}) < (
@@ -64,10 +71,10 @@ class PostgresCatalog:
                 WHERE {_LISTED} ORDER BY pinned DESC, created_at DESC, number DESC LIMIT $6""",
             *(*values, limit),
         )
-        return list(rows.decode_rows(found, lambda row: _listed_session(*row, matches=())))
+        return list(decode_rows(found, lambda row: _listed_session(*row, matches=())))
 
     async def _search(self, terms: SearchQuery, limit: int, values: tuple[Any, ...]) -> Sequence[ListedSession]:
-        """Return the sessions that have a text with all terms; the index finds a few others too, which are left out."""
+        """Return the sessions with a text that has all terms; false matches of the index are left out."""
         if not terms.phrases or limit < 1:
             return []
         matches, last = dict[int, list[Row]](), (None,) * 5
@@ -93,6 +100,20 @@ class PostgresCatalog:
             return await read_usage(connection, number=number, since=since, until=until)
 
         return await self._database.server.use(work)
+
+    async def costs(self, session_ids: Collection[str]) -> Mapping[str, Decimal]:
+        async def work(connection: PostgresConnection) -> dict[str, Decimal]:
+            found = await connection.fetch(_COSTS, list(map(to_text, session_ids)))
+            costs = dict[str, Decimal]()
+            for id_, cost in found:
+                costs[from_text(id_)] = costs.get(from_text(id_), Decimal(0)) + Decimal(cost)
+            return costs
+
+        return await self._database.server.use(work)
+
+    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+        found = await self._database.server.fetch(_WORKING, list(map(to_text, session_ids)))
+        return {from_text(id_) for (id_,) in found}
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._database.server.use(
@@ -147,7 +168,7 @@ def _listed(terms: SearchQuery, matches: dict[int, list[Row]]) -> list[ListedSes
         data, running, session_id = texts[0][8:]
         return _listed_session(session_id, data, running, matches=excerpts)
 
-    return list(rows.decode_rows(matches.values(), decode))
+    return list(decode_rows(matches.values(), decode))
 
 
 def _usage(row: Row) -> DailyUsage:

@@ -36,10 +36,11 @@ __all__ = ["LogHead", "changes_of", "session_row"]
 
 @dataclass(slots=True, eq=False)
 class LogHead:
-    """The session as it is before a commit: its owner keeps it in memory, as it alone changes it.
+    """The state of a session before a commit. The session's owner keeps it in memory, as no other process changes it.
 
-    `messages` are the keys of the conversation, `compacted` those of the messages that summaries replace, `known` those
-    of all messages in the log. `parts` has the place of each part of the state, `turns` the ids of all turns.
+    `messages` has the keys of the conversation's messages, `compacted` the keys of messages that summaries replace, and
+    `known` the keys of all messages in the log. `parts` has the place of each part of the state, `turns` the ids of all
+    turns.
     """
 
     messages: list[str] = field(default_factory=list[str])
@@ -96,9 +97,9 @@ def changes_of(
     ended_turn: str | None = None,
     restored: Sequence[Message] = (),
 ) -> Changes | None:
-    """Return what a commit with these records and events changes, None if nothing.
+    """Return the changes to other tables by a commit with these records and events, None without any.
 
-    `restored` are the messages that a `MessagesReplaced` of it names: a search finds them again.
+    `restored` are the messages that a `MessagesReplaced` of the commit names: a search finds them again.
     """
     changes: Changes = {}
     if ended_turn is not None:

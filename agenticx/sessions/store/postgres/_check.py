@@ -41,8 +41,8 @@ def check_database(
 ) -> tuple[str, list[str] | None]:
     """Return the name of a database and a sentence for each damage in it, None without tables; blocks.
 
-    Each session is read as it is at one moment, so workers may run. `progress` is called with the number of sessions
-    that are checked, and of all. Raises `StoreError`, `SettingsError`.
+    Each session is read in one snapshot, so workers may run. `progress` is called with the number of checked sessions
+    and the number of all sessions. Raises `StoreError`, `SettingsError`.
     """
 
     async def work() -> list[str] | None:
@@ -82,7 +82,7 @@ async def _check_sessions(server: Server, progress: Callable[[int, int], None]) 
 
 
 async def _check_session(connection: PostgresConnection, session_id: str, number: int) -> list[str]:
-    """Return a sentence for each table that differs from the log of the session, none if it was deleted meanwhile."""
+    """Return a sentence for each table that differs from the session's log; empty if it was deleted meanwhile."""
     if not await connection.fetch("SELECT FROM sessions WHERE number = $1 AND id IS NOT NULL", number):
         return []
     try:

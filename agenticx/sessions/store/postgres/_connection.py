@@ -52,8 +52,8 @@ INDEX_SCANS: Mapping[str, str] = {
 """Settings of a connection for a few statements that find rows by their keys: one plan is kept as tables grow."""
 
 _CONNECT_SECONDS = 5
-_COMPARE_SECONDS = 1.0  # for which a new connection waits for the other hosts of a URL
-_SILENT_SECONDS = 1.0  # for which an answer is waited for before another host is looked for
+_COMPARE_SECONDS = 1.0  # a new connection waits this long for the other hosts of a URL
+_SILENT_SECONDS = 1.0  # without an answer for this long, the other hosts are tried too
 _CLOSE_SECONDS = 1
 _READ_SECONDS = 20.0
 _CONNECTIONS = 8
@@ -86,7 +86,7 @@ class AlreadyStored(StoreError):
 
 
 class DiskFull(StoreError):
-    """The server has no space for what it is to store; what needs none is still stored."""
+    """Raised if the server's disk is full; statements that need no space still work."""
 
 
 class PostgresConnection(Protocol):
@@ -123,7 +123,7 @@ class _Host(NamedTuple):
 
 
 def _hosts(url: str) -> Sequence[_Host]:
-    """Return the hosts of a URL; one without an address if there is none, as for a Unix socket."""
+    """Return the hosts of a URL; a host without an address if the URL names none, as for a Unix socket."""
     hosts = list[_Host]()
     for name in urlsplit(url).netloc.rpartition("@")[2].split(","):
         address, colon, port = name.rpartition(":")
@@ -136,9 +136,9 @@ def _hosts(url: str) -> Sequence[_Host]:
 class Server:
     """A PostgreSQL server, or several of which one is the primary, with a pool of connections to it.
 
-    `timeout` are the nominal seconds for which a statement is made again. With `is_pooled` a pooler gives each
-    transaction a connection of its own, so nothing is kept in one; the first connection finds out whether there is a
-    pooler. `timelines` are those that earlier processes have written.
+    A failed statement is repeated for `timeout` nominal seconds. With `is_pooled`, a pooler may give each transaction
+    another connection, so no state is kept in one; the first connection finds out if there is a pooler. `timelines` are
+    the newest timelines that earlier processes have written.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Server:
         self._idle: list[PostgresConnection] = []
         self._free = asyncio.Semaphore(_CONNECTIONS)
         self._hosts = _hosts(url)
-        self._host: _Host | None = None  # that of the primary, while it is known
+        self._host: _Host | None = None  # the primary, while it is known
         self.error: ServerUnavailable | None = None
         """The error of the last attempt, None if that succeeded."""
         self.full: DiskFull | None = None
@@ -171,16 +171,16 @@ class Server:
         self._late = set[object]()  # the attempts that have waited for long
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
-        self.loop: asyncio.AbstractEventLoop | None = None  # that of its connections
+        self.loop: asyncio.AbstractEventLoop | None = None  # the event loop of its connections
 
     async def connect(self, settings: Mapping[str, str] | None = None) -> PostgresConnection:
         """Return a new connection to the primary; raises `ServerUnavailable`, `StoreError`.
 
-        It has these `settings`, unless they go through a pooler, which refuses them.
+        The connection has these `settings`, except through a pooler, as poolers refuse settings.
 
-        Of several hosts it is the primary of the newest timeline: an earlier one that was started again would lose what
-        is written there. They are compared by the first connection, and by the next one after each failure; a host that
-        refuses is tried again while others do not answer, since a standby may be promoted meanwhile.
+        Of several hosts the primary of the newest timeline is used: writes to an earlier primary that was started again
+        would be lost. The first connection compares the hosts, and so does the next connection after each failure. A
+        host that refuses is tried again while other hosts do not answer, since a standby may be promoted meanwhile.
         """
         self.loop = asyncio.get_running_loop()
         if self._host is not None or len(self._hosts) == 1:
@@ -209,7 +209,7 @@ class Server:
     async def _wait_for_primary(
         self, attempts: dict[asyncio.Task[PostgresConnection], _Host], settings: Mapping[str, str] | None
     ) -> tuple[Sequence[asyncio.Task[PostgresConnection]], Sequence[BaseException]]:
-        """Return the attempts that have connected to a primary, and the errors of others; makes those again."""
+        """Return the attempts that have connected to a primary, and errors; failed attempts are repeated meanwhile."""
         deadline, errors = asyncio.get_running_loop().time() + _CONNECT_SECONDS, list[BaseException]()
         while True:
             done, waiting = await asyncio.wait(attempts, timeout=_COMPARE_SECONDS)
@@ -255,7 +255,7 @@ class Server:
         return connection
 
     async def _check_primary(self, connection: PostgresConnection, host: _Host, name: str) -> None:
-        """Raise `ServerUnavailable` for a standby, and for a primary that another one has taken the place of."""
+        """Raise `ServerUnavailable` for a standby, and for an earlier primary after a failover."""
         async with map_errors(name):
             query = """SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN '0'
                        ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END, pg_backend_pid(),
@@ -283,14 +283,14 @@ class Server:
         await known.note(system, number)
 
     async def compare_hosts(self) -> None:
-        """Find out whether another host has become the primary, also while the one in use answers."""
+        """Find out whether another host has become the primary, even if the host in use still answers."""
         if len(self._hosts) > 1:
             await asyncio.gather(*(self._probe(host) for host in self._hosts if host != self._host))
 
     def _end_connections(self, *, before: int) -> None:
-        """End the connections to servers of earlier timelines; what was asked there is asked again.
+        """End the connections to servers of earlier timelines; their statements are repeated elsewhere.
 
-        The host of such a server may have lost power: it refuses nothing, and the answers would be waited for.
+        The host of such a server may have lost power: then its connections do not fail, and would be waited for.
         """
         self._host = None
         for connection in [made for made, timeline in self._made.items() if timeline < before]:
@@ -309,7 +309,7 @@ class Server:
             self._looking = asyncio.create_task(self._look_for_promoted(), name="agx store hosts")
 
     async def _look_for_promoted(self) -> None:
-        """Connect to the other hosts until one of them has become the primary, or no attempt is late any more."""
+        """Probe the other hosts until one of them has become the primary, or no attempt is late any more."""
         try:
             while self._late:
                 await self.compare_hosts()
@@ -323,7 +323,7 @@ class Server:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[PostgresConnection]:
-        """Lend a connection of the pool, whose errors are translated; one that failed is not used again."""
+        """Lend a connection of the pool and translate its errors; a failed connection is not used again."""
         async with self._free:
             connection = await self._take()
             try:
@@ -345,7 +345,7 @@ class Server:
         return await self.connect()
 
     async def fetch(self, query: str, *args: Any) -> list[Row]:
-        """Return the rows of a statement, which is made again while the server cannot be reached."""
+        """Return the rows of a statement; it is repeated while the server cannot be reached."""
 
         async def read(connection: PostgresConnection) -> list[Row]:
             return await connection.fetch(query, *args, timeout=_READ_SECONDS)
@@ -353,9 +353,9 @@ class Server:
         return await self.use(read)
 
     async def use(self, work: Callable[[PostgresConnection], Awaitable[T]], *, is_snapshot: bool = False) -> T:
-        """Return the result of `work`, which is done again while the server cannot be reached.
+        """Return the result of `work`; it is repeated while the server cannot be reached.
 
-        With `is_snapshot` all its queries see one state of the database, and it can only read.
+        With `is_snapshot`, all its queries see one snapshot of the database, and `work` can only read.
         """
 
         async def attempt() -> T:
@@ -422,7 +422,7 @@ async def end_connection(connection: PostgresConnection | None) -> None:
         ):
             await connection.close(timeout=_CLOSE_SECONDS)
         connection.terminate()
-        await asyncio.sleep(0)  # in which the event loop closes the socket
+        await asyncio.sleep(0)  # the event loop closes the socket in this iteration
 
 
 @asynccontextmanager

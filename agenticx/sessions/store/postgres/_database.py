@@ -57,7 +57,7 @@ class PostgresDatabase:
         return rfc3339(self.clock.now())
 
     async def release(self, number: int, epoch: int) -> None:
-        """Give a session up, so that any worker can claim it; those that look for work are told if it has some."""
+        """Release a session so that any worker can claim it; notify the other workers if it has work."""
         released = await self.server.fetch(
             "UPDATE fences SET owner = NULL WHERE session = $1 AND epoch = $2 RETURNING has_work", number, epoch
         )

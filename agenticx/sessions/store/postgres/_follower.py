@@ -1,4 +1,4 @@
-"""The newest events of sessions, also of those that other workers write, for the readers of this one."""
+"""The newest events of sessions for the readers of this worker, including sessions of other workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Follower"]
 _POLL_SECONDS = 0.025
 _COMPARE_SECONDS = 1.0
 _FETCH_SECONDS = 20.0
-_READ_SECONDS = 0.015  # from one query for new commits to the next one, which has those of all workers
+_READ_SECONDS = 0.015  # from one query for new commits of all workers to the next
 
 _log = get_logger(__name__)
 
@@ -72,8 +72,8 @@ class Follower:
         self._follows_all = False  # the other workers were asked to tell of all sessions
         self._connection: PostgresConnection | None = None
         self._task: asyncio.Task[None] | None = None
-        worker.handle(COMMITS, self._told)
-        worker.handle(channel_of(worker.id), self._told)
+        worker.handle(COMMITS, self._on_notification)
+        worker.handle(channel_of(worker.id), self._on_notification)
         worker.on_listening.append(self._look)
 
     def start(self) -> None:
@@ -120,20 +120,20 @@ class Follower:
 
     @property
     def lag_seconds(self) -> float:
-        """The time for which the oldest known commit of another worker has not been read, 0 without one."""
+        """The time since which a known commit of another worker has not been read, 0 if all are read."""
         since = self._behind_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
-        """Return up to `limit` events after `seq` from memory, None if they are to be read from the database."""
+        """Return up to `limit` events after `seq` from memory; None if the caller must read the database."""
         if session_id in self._owned or session_id in self._seqs:
             return self.tails.after(session_id, seq, limit)
         return None
 
     def last_event(self, session_id: str) -> StoredEvent | None:
-        """Return the session's last event if it is written here and in memory, else None."""
+        """Return the session's last event if this worker owns the session and has the event in memory, else None."""
         return self.tails.last(session_id) if session_id in self._owned else None
 
     @contextmanager
@@ -168,7 +168,7 @@ class Follower:
             self._ids.pop(number, None)
         self.tails.evict(session_id)
 
-    def _told(self, payload: str) -> None:
+    def _on_notification(self, payload: str) -> None:
         """Another worker has stored commits: `number:seq` for each session."""
         for each in payload.split(","):
             number, _, seq = each.partition(":")
@@ -219,7 +219,7 @@ class Follower:
                 _log.warning("sessions of other workers could not be followed", error=str(exc))
 
     async def _ask_for(self, sessions: Collection[int]) -> None:
-        """Have the owners of these sessions tell of new commits, those of all sessions if these have readers."""
+        """Ask the owners of these sessions to notify of commits; ask all owners if all sessions have a reader."""
         self._follows_all = None in self._readers
         await self._announcer.follow(sessions, all_sessions=self._follows_all)
 
@@ -242,7 +242,7 @@ class Follower:
             self._seqs[session_id] = last_seq
             if events and events[0].seq == after + 1:
                 self._add(session_id, events)
-            else:  # those between are in segments already, where readers find them
+            else:  # the events between are in segments already; readers find them there
                 self.tails.evict(session_id)
             self.notifier.notify(session_id)
 
@@ -266,7 +266,7 @@ class Follower:
         return await self._server.retry(attempt)
 
     async def _find_removed(self) -> None:
-        """Notify the readers of followed sessions that were deleted, and those of all sessions."""
+        """Notify the readers of followed sessions that were deleted, and the readers of all sessions."""
         if None in self._readers:
             self.notifier.notify_of_any()
         if not self._ids:

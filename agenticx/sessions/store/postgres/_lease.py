@@ -11,10 +11,10 @@ from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.sessions.log.commit_records import commit_records
-from agenticx.sessions.log.commits import Commit, Loaded, LogEnd
+from agenticx.sessions.log.commits import Commit, LoadedSession, LogEnd
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import StoredEvent
-from agenticx.sessions.store.base import Doubtful, OwnershipLost, check_turn
+from agenticx.sessions.store.base import OutcomeUnknown, OwnershipLost, check_turn
 from agenticx.sessions.store.postgres import _rows as rows
 from agenticx.sessions.store.postgres._changes import Changes, LogHead, changes_of
 from agenticx.sessions.store.postgres._connection import PostgresConnection
@@ -77,7 +77,7 @@ class PostgresLease:
     """The `Lease` of one session: the right to write it under one epoch.
 
     `_head`, `_rev` and `_seq` are the end of the log as this lease has read or written it, and None before. The same
-    commit id twice is one commit: the lease remembers the last one, and the server finds one of unknown outcome.
+    commit id twice is one commit: the lease remembers the last id, and the server looks up a commit of unknown outcome.
     """
 
     def __init__(self, database: PostgresDatabase, leases: Leases, session_id: str, number: int, epoch: int) -> None:
@@ -91,9 +91,9 @@ class PostgresLease:
         self._rev = self._seq = 0
         self._packer = Packer(database.server, session_id, number, epoch)
         self._unpacked = 0  # the commits since the last packing began
-        self._has_doubtful = False
+        self._had_unknown_outcome = False
         self._packing: asyncio.Task[None] | None = None
-        self._unsettled: CommitJob | None = None
+        self._pending: CommitJob | None = None
         self._last: tuple[str, Sequence[StoredEvent]] = ("", ())
 
     async def check(self) -> None:
@@ -105,21 +105,21 @@ class PostgresLease:
             self._lose()
         self._check()
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedSession:
         self._check()
 
-        async def work(connection: PostgresConnection) -> tuple[LogEnd, LogHead, Loaded]:
+        async def work(connection: PostgresConnection) -> tuple[LogEnd, LogHead, LoadedSession]:
             await rows.session_number(connection, self.session_id)
             return await rows.load_session(connection, self.session_id, self.number)
 
         end, head, loaded = await self._database.server.use(work, is_snapshot=True)
-        if self._unsettled is None:
+        if self._pending is None:
             self._rev, self._seq, self._head = end.rev, end.last_seq, head
         return loaded
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
-        job = self._unsettled
+        job = self._pending
         if job is None:
             last_id, last_events = self._last
             if last_id == commit.id:
@@ -131,28 +131,28 @@ class PostgresLease:
             if job.records or any(event.terminal or event.type is EventType.USAGE for event in commit.events):
                 job.changes = await self._changes(job)
         elif job.commit.id == commit.id:
-            job = replace(job, in_doubt=True)
+            job = replace(job, outcome_unknown=True)
         else:
-            raise Doubtful("an earlier write of the session has an unknown outcome")
-        self._unsettled = job
+            raise OutcomeUnknown("an earlier write of the session has an unknown outcome")
+        self._pending = job
         try:
             await self._database.writer.put(job)
         except OwnershipLost:
             self._lose()
             raise OwnershipLost(f"session {self.session_id!r} has another owner") from None
-        except Doubtful:
+        except OutcomeUnknown:
             raise
         except (StoreError, TypeError, ValueError) as exc:
-            if job.in_doubt:  # an earlier attempt may have stored it
-                raise Doubtful(str(exc)) from exc
-            self._unsettled = None
+            if job.outcome_unknown:  # an earlier attempt may have stored it
+                raise OutcomeUnknown(str(exc)) from exc
+            self._pending = None
             raise
         finally:
-            self._has_doubtful |= job.in_doubt
+            self._had_unknown_outcome |= job.outcome_unknown
         return self._stored(job)
 
     def _job(self, commit: Commit) -> CommitJob:
-        """Return what is sent of a commit, before which all others are stored."""
+        """Return the job for a commit; all earlier commits of the session must be stored."""
         head = self._head
         assert head is not None
         check_turn(commit, head.open_turns, head.turns.__contains__)
@@ -182,7 +182,7 @@ class PostgresLease:
         head, commit, events = self._head, job.commit, job.events
         assert head is not None
         assert events is not None
-        self._unsettled, self._last = None, (commit.id, events)
+        self._pending, self._last = None, (commit.id, events)
         self._rev, self._seq = job.rev, job.last_seq
         head.apply(job.records)
         ends_turn = bool(events) and events[-1].terminal and commit.turn_id is not None
@@ -200,7 +200,7 @@ class PostgresLease:
         It is packed no more once a commit was sent twice: the first one may still arrive, and the server stores it
         again if its row is packed by then. Under the epoch of the next lease it does not.
         """
-        if not self._has_doubtful and (self._packing is None or self._packing.done()):
+        if not self._had_unknown_outcome and (self._packing is None or self._packing.done()):
             self._unpacked = 0
             self._packing = asyncio.create_task(self._pack(self._rev), name="agx store packing")
 

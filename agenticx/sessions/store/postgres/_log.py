@@ -121,7 +121,7 @@ class PostgresLog:
         return Position(last if given is None else given) if given is None or given <= last else None
 
     async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
-        """Return events of transactions that have ended, and before which none can end any more."""
+        """Return events up to the settled position: no event can appear before it any more."""
         return await self._use(lambda connection: self._page(connection, after, limit))
 
     async def _page(self, connection: PostgresConnection, after: int, limit: int) -> Sequence[StoredEvent]:

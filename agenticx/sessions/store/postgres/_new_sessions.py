@@ -1,4 +1,4 @@
-"""The statements with which a new session is written."""
+"""The statements that write a new session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADD_SEGMENTS = """INSERT INTO segments (
 
 
 async def add_session(connection: PostgresConnection, record: SessionRecord, worker: str, *, is_complete: bool) -> int:
-    """Store a new session and return its number; nobody sees one that is not complete, which `worker` writes."""
+    """Store a new session and return its number; until it is complete only `worker`, its writer, sees it."""
     session_id, host = to_text(record.id), record.workspace_host
     rows = await connection.fetch(
         _ADD_SESSION,

@@ -32,8 +32,8 @@ class Opened(NamedTuple):
 async def open_database(server: Server, *, partitions: int = PARTITIONS) -> Opened:
     """Check the server and its database, create the schema if there is none, and close the connections of `server`.
 
-    Raises `StoreError` with what is wrong: an old server, a standby, settings with which an acknowledged commit may be
-    lost, a database of another version or program.
+    Raises `StoreError` with the problem: an old server, a standby, server settings that can lose an acknowledged
+    commit, a database of another version or program.
     """
 
     async def work() -> Opened:
@@ -91,7 +91,7 @@ async def _create_or_check(connection: PostgresConnection, name: str, partitions
 
 
 async def has_tables(connection: PostgresConnection, name: str) -> bool:
-    """Return whether the database has the tables of this version, False for one without any.
+    """Return whether the database has the tables of this version, False if it has no tables.
 
     Raises `StoreError` for tables of another version or program.
     """
@@ -122,7 +122,7 @@ async def _check_system(connection: PostgresConnection) -> None:
 
 
 def run_blocking(name: str, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which runs on an event loop of its own in a thread."""
+    """Run `work` on a new event loop in a thread and return its result."""
     results, errors = list[T](), list[BaseException]()
 
     def run() -> None:

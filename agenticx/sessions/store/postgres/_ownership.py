@@ -21,7 +21,7 @@ __all__ = ["PostgresOwnership"]
 _MOST_ORPHANS = 64
 _POLL_SECONDS = 0.025
 _LOOK_SECONDS = 1.0
-_TAKE_LEASES = 2.0  # for which a busy owner may leave a command: one that has died loses its lease before
+_TAKE_LEASES = 2.0  # a busy owner may take this long to read a command; a dead one loses its lease earlier
 _REPLY_SECONDS = 60.0
 
 _log = get_logger(__name__)
@@ -197,7 +197,7 @@ class PostgresOwnership:
             self._called.set()
 
     def _look(self) -> None:
-        """Look for work, commands and replies, whose notifications may be lost."""
+        """Look for work, commands and replies: their notifications may be lost."""
         for event in (self._work, self._called, *self._replies.values()):
             event.set()
 

@@ -13,7 +13,7 @@ from agenticx.threads import run_in_thread
 __all__ = ["MAX_SPAN", "PACKED_COMMITS", "Packer"]
 
 PACKED_COMMITS = 4096
-"""The commits after which a turn is packed while it runs, some minutes of tokens; others are packed when they end."""
+"""The number of commits (some minutes of tokens) after which a running turn is packed; a shorter one at its end."""
 
 MAX_SPAN = 1 << 32
 """The largest span of positions of a segment: 65,536 transactions."""
@@ -40,7 +40,7 @@ class _UnpackedCommit(NamedTuple):
 
 
 class Packer:
-    """The packing of the session of one lease, which reads some rows at a time."""
+    """The packing of the session of one lease; it reads a limited number of rows at a time."""
 
     def __init__(self, server: Server, session_id: str, number: int, epoch: int) -> None:
         self._server = server

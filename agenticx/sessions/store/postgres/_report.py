@@ -9,8 +9,8 @@ from datetime import datetime
 from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import StoreError
 from agenticx.sessions.store.postgres._connection import PostgresConnection, Row, Server, describe_url
-from agenticx.sessions.store.postgres._maintenance import why_log_stays
 from agenticx.sessions.store.postgres._opening import check_server, durability_of, has_tables, run_blocking
+from agenticx.sessions.store.postgres._purging import why_log_stays
 from agenticx.sessions.store.postgres._text import from_text
 from agenticx.sessions.store.workers import HostReport, WorkerReport, WorkersReport
 
@@ -42,7 +42,7 @@ _DELETIONS = """SELECT (SELECT count(*) FROM sessions WHERE id IS NULL AND NOT E
 def read_report(url: str, clock: Clock) -> tuple[str, WorkersReport | None]:
     """Return the name of a database, and the report for a program that is no worker, None without tables; blocks.
 
-    Raises `StoreError` for a database that a worker refuses, `SettingsError` for one that cannot be found.
+    Raises `StoreError` for a database that a worker refuses, `SettingsError` for a database that cannot be found.
     """
 
     async def work() -> WorkersReport | None:
@@ -64,7 +64,7 @@ def read_report(url: str, clock: Clock) -> tuple[str, WorkersReport | None]:
 async def read_workers(
     connection: PostgresConnection, name: str, *, worker_id: str | None = None, lag_seconds: float = 0.0
 ) -> WorkersReport:
-    """Return the report as the worker of that id sees it, None for a program that is no worker."""
+    """Return the report as the worker with this id sees it; the id is None in a program that is not a worker."""
     workers = [_worker(row, worker_id) for row in await connection.fetch(_WORKERS)]
     orphans = await connection.fetch(_ORPHANS)
     ((version, address, port, connections, most, standbys, size),) = await connection.fetch(_SERVER)

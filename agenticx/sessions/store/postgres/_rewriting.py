@@ -1,11 +1,11 @@
-"""The rewrite of a table of the database without the bytes of deleted rows, also while workers write it.
+"""The rewrite of a table without the bytes of deleted rows, also while workers write to the table.
 
-A small table is rewritten by VACUUM FULL, which lets nobody use it meanwhile. A large one is copied in steps:
+A small table is rewritten by VACUUM FULL, which locks it. A large table is copied in steps:
 
 1. A trigger makes each change of the table in the copy too.
-2. The rows are copied in the order of the primary key. A step locks out those who write, for a small part of a second.
-3. Once no transaction is open that began before the last step, and so may not see the rows of the copy, this takes the
-   place of the table, which needs no longer than a change of the catalog.
+2. The rows are copied in the order of the primary key. Each step locks out writers for a small part of a second.
+3. A transaction that began before the last step may not see the rows of the copy. Once there is none, the copy takes
+   the place of the table; this takes as long as a change of the catalog.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ OLD_SNAPSHOT = "an open transaction may still read deleted rows; it is tried aga
 _STEP_SECONDS = 0.03
 _MAX_STEP_ROWS = 5_000
 _LOCK_MILLISECONDS = 200
-"""The longest wait for a lock, for which those who come later wait too."""
+"""The longest wait for a lock; later statements on the table wait behind it."""
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 20, 0.25
+_FIRST_SNAPSHOT_SECONDS = 5.0
+"""The longest wait before the copy: commits and automatic vacuums end within it; a report of hours does not."""
 _SNAPSHOT_SECONDS, _SNAPSHOT_PAUSE_SECONDS = 60.0, 0.5
 _QUIET_MILLISECONDS = 10_000
-"""The longest wait for a lock for which nobody else waits: the server ends an automatic vacuum after a second."""
+"""The longest wait for a lock that blocks nobody else: the server ends an automatic vacuum after a second."""
 _SUFFIX = "_rewrite"
 _TRIGGER = "rewrite_row"
 _NAMES = f"^({'|'.join(CONTENT_TABLES)})(_[0-9]+)?"
@@ -51,7 +53,7 @@ class _Table:
     key: Sequence[str]
     parent: str | None
     bounds: str  # FOR VALUES WITH (…)
-    condition: str  # that of all rows within these bounds
+    condition: str  # true for all rows within these bounds
     settings: Sequence[str]  # the statements that give the copy the owner, privileges and statistics of the table
 
     @property
@@ -60,7 +62,7 @@ class _Table:
 
 
 async def vacuum(connection: PostgresConnection, table: str) -> str | None:
-    """Rewrite a table by VACUUM FULL; return why deleted rows are still there, None if they are not."""
+    """Rewrite a table by VACUUM FULL; return why deleted rows are still there, or None."""
     details = list[str]()
 
     def on_message(_: object, message: Any) -> None:
@@ -70,7 +72,7 @@ async def vacuum(connection: PostgresConnection, table: str) -> str | None:
     try:
         async with map_errors("the database"):
             await connection.execute(f"VACUUM (FULL, VERBOSE) {table}")
-        await asyncio.sleep(0)  # in which the last message arrives
+        await asyncio.sleep(0)  # the last message arrives in this iteration of the event loop
     except LockNotAvailable:
         return IN_USE
     finally:
@@ -81,14 +83,14 @@ async def vacuum(connection: PostgresConnection, table: str) -> str | None:
 
 
 async def copy_in_steps(connection: PostgresConnection, name: str) -> str | None:
-    """Put a copy without deleted rows in the place of a table; return why deleted rows are still there, else None.
+    """Replace a table by a copy without deleted rows; return why deleted rows are still there, or None.
 
-    Those who use the table wait for a small part of a second at a time. What is left when this is cancelled, or the
-    connection is lost, is for `drop_copies`. Raises `StoreError`.
+    Statements on the table wait for a small part of a second at a time. If this is cancelled or the connection is lost,
+    `drop_copies` removes the unfinished copy. Raises `StoreError`.
     """
     try:
         async with map_errors("the database"):
-            await _wait_for_snapshots(connection, name, seconds=0)
+            await _wait_for_snapshots(connection, name, seconds=_FIRST_SNAPSHOT_SECONDS)
             table = await _find(connection, name)
         try:
             async with map_errors("the database"):
@@ -176,7 +178,7 @@ async def _begin(connection: PostgresConnection, table: _Table) -> None:
                 RETURN NULL;
             END $$"""
     )
-    # An automatic vacuum would hold up each of the next locks, and with them those who write.
+    # An automatic vacuum would hold up each of the next locks, and writers behind them.
     await _set_autovacuum(connection, f"ALTER TABLE {name} SET (autovacuum_enabled = false)")
     trigger = f"CREATE TRIGGER {_TRIGGER} AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW"
     async with _lock(connection, f"{trigger} EXECUTE FUNCTION {copy}_row()"):
@@ -205,7 +207,7 @@ async def _copy_rows(connection: PostgresConnection, table: _Table) -> None:
             break
         last = end
         rows = max(1, min(_MAX_STEP_ROWS, int(rows * min(2.0, _STEP_SECONDS / max(passed, 0.001)))))
-        await asyncio.sleep(passed)  # in which others write
+        await asyncio.sleep(passed)  # let others write
     await connection.execute(f"ANALYZE {table.copy}")
 
 
@@ -234,7 +236,7 @@ async def _wait_for_snapshots(connection: PostgresConnection, name: str, *, seco
 
 
 async def _set_autovacuum(connection: PostgresConnection, statement: str) -> None:
-    """Run a statement whose lock holds up neither readers nor writers."""
+    """Run a statement that locks out neither readers nor writers."""
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{_QUIET_MILLISECONDS}ms'; {statement}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
@@ -13,7 +13,7 @@ from agenticx.errors import SessionNotFound
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime.events import ASKING_EVENTS
-from agenticx.sessions.log.commits import DamagedFact, Loaded, LogEnd, SessionState
+from agenticx.sessions.log.commits import DamagedFact, LoadedSession, LogEnd, SessionState
 from agenticx.sessions.log.damage import DamagedData, map_decode_errors
 from agenticx.sessions.log.events import Position, StoredEvent, request_id
 from agenticx.sessions.log.records import (
@@ -33,6 +33,7 @@ from agenticx.sessions.log.records import (
     decode_record,
 )
 from agenticx.sessions.log.session_record import SessionRecord, TurnRecord
+from agenticx.sessions.store.decoding import decode_facts
 from agenticx.sessions.store.postgres._changes import LogHead
 from agenticx.sessions.store.postgres._connection import PostgresConnection, Row
 from agenticx.sessions.store.postgres._text import from_text, to_text
@@ -43,7 +44,6 @@ __all__ = [
     "RECORD",
     "decode_commit",
     "decode_record_row",
-    "decode_rows",
     "events_after",
     "find_facts",
     "find_turn",
@@ -96,15 +96,6 @@ def decode_record_row(session_id: str, data: str | None) -> SessionRecord:
     return record.record
 
 
-def decode_rows(rows: Iterable[Row], read: Callable[[Row], T]) -> Iterator[T]:
-    """Yield the result of `read` for each row; a damaged row is logged and skipped."""
-    for row in rows:
-        try:
-            yield read(row)
-        except DamagedData as exc:
-            _log.error("corrupt row skipped", error=str(exc))
-
-
 def read_record_row(row: Row) -> StoredRecord:
     """Return the record of a row; raises `DamagedData`."""
     rev, index, seq, kind, key, turn_id, data = row
@@ -146,7 +137,7 @@ async def events_after(
 ) -> list[StoredEvent]:
     """Return up to `limit` events of a session with a higher number than `after`.
 
-    Fewer if they are large, but at least one if there is any. Raises `DamagedData` if one is missing before them.
+    It returns fewer if they are large, but at least one if there is one. Raises `DamagedData` if an event is missing.
     """
     events: list[StoredEvent] = []
     size = 0
@@ -176,7 +167,7 @@ async def events_after(
 
 
 async def last_events(connection: PostgresConnection, session_ids: Collection[str]) -> dict[str, StoredEvent]:
-    """Return the last event of each of these sessions, without those that have none that can be read."""
+    """Return the last event of each of these sessions; sessions without a readable last event are left out."""
     events = dict[str, StoredEvent]()
     for id_, last_seq, packed, position, body in await connection.fetch(_LAST_EVENTS, list(map(to_text, session_ids))):
         session_id = from_text(id_)
@@ -192,7 +183,7 @@ async def last_events(connection: PostgresConnection, session_ids: Collection[st
 def decode_commit(
     session_id: str, last_seq: int, position: int, body: bytes, *, after: int = 0, limit: int | None = None
 ) -> list[StoredEvent]:
-    """Return the events of a row of `commits`, as `decode_segment` does; `position` is that of the last one."""
+    """Return the events of a row of `commits`, as `decode_segment` does; `position` is the last event's."""
     events = decode_segment(session_id, last_seq, body, compressed=False, after=after, limit=limit)
     base = position - (body.count(b"\n") + 1)
     return [event._replace(position=Position(base + event.position)) for event in events]
@@ -204,7 +195,7 @@ def decode_commit(
 async def find_turn(
     connection: PostgresConnection, session_id: str, turn_id: str | None, client_turn_id: str | None
 ) -> TurnRecord | None:
-    """Return the session's turn of that id, or of that `client_turn_id`; without either the running one; else None."""
+    """Return the session's turn with this id or `client_turn_id`, without either the running turn, or None."""
     number = await session_number(connection, session_id)
     query = "SELECT key, seq, data FROM records WHERE session = $1 AND kind = 'turn_accepted' AND in_force AND "
     if client_turn_id is not None:
@@ -226,7 +217,9 @@ def _decode_turn(key: str, seq: int, data: str) -> TurnRecord:
 # --- what the next turn builds on -------------------------------------------------------------------------------------
 
 
-async def load_session(connection: PostgresConnection, session_id: str, number: int) -> tuple[LogEnd, LogHead, Loaded]:
+async def load_session(
+    connection: PostgresConnection, session_id: str, number: int
+) -> tuple[LogEnd, LogHead, LoadedSession]:
     """Return all that the session's owner starts from; raises `DamagedData`."""
     end, head = await log_end(connection, number), await _read_head(connection, number)
     ((last,),) = await connection.fetch("SELECT max(rev) FROM records WHERE session = $1", number)
@@ -242,7 +235,7 @@ async def load_session(connection: PostgresConnection, session_id: str, number: 
     children = [_decode_turn(*row[:3]) for row in turns if not row[3]]
     head.open_turns = {from_text(row[0]) for row in turns}
     facts, damaged = await _open_facts(connection, number, [row[0] for row in turns])
-    loaded = Loaded(
+    loaded = LoadedSession(
         record=await read_record(connection, session_id),
         state=SessionState(await _messages(connection, number, head.messages), await _parts(connection, number)),
         last_seq=end.last_seq,
@@ -342,7 +335,7 @@ async def read_compacted(connection: PostgresConnection, session_id: str) -> Seq
 async def find_facts(
     connection: PostgresConnection, number: int, types: tuple[type[FactT], ...], key: str | None = None
 ) -> list[FactT]:
-    """Return the session's facts of these classes, with `key` only those of that key, as `SessionLog.facts` does."""
+    """Return the session's facts of these classes, with `key` only facts with this key, as `SessionLog.facts` does."""
     classes = [each for each in FACT_CLASSES if issubclass(each, types)]
     rows = await connection.fetch(
         """SELECT kind, key, turn, data FROM records
@@ -350,18 +343,8 @@ async def find_facts(
            ORDER BY rev, record_index""",
         *(number, [each.kind for each in classes], None if key is None else to_text(key)),
     )
-    facts = _decode_facts(rows, {each.kind for each in classes if each.is_skippable})
+    facts = decode_facts(rows, _decode_fact, {each.kind for each in classes if each.is_skippable})
     return [fact for fact in facts if isinstance(fact, types)]
-
-
-def _decode_facts(rows: Iterable[Row], skippable: Collection[str]) -> Iterator[Fact]:
-    for row in rows:
-        try:
-            yield _decode_fact(*row)
-        except DamagedData as exc:
-            if row[0] not in skippable:
-                raise
-            _log.error("corrupt row skipped", error=str(exc))
 
 
 def _decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:
@@ -373,7 +356,7 @@ def _decode_fact(kind: str, key: str, turn_id: str, data: str) -> Fact:
 async def _open_facts(
     connection: PostgresConnection, number: int, turn_keys: Sequence[str]
 ) -> tuple[list[Fact], list[DamagedFact]]:
-    """Return the facts of these turns, and those that no fact has closed; the second list has the damaged ones."""
+    """Return the facts of these turns and all open facts; the second list has the damaged ones."""
     rows = await connection.fetch(
         """SELECT kind, key, turn, data FROM records
            WHERE session = $1 AND in_force AND kind = ANY ($2::text[]) AND (is_open OR turn = ANY ($3::text[]))
@@ -419,7 +402,7 @@ async def open_requests(connection: PostgresConnection, session_id: str | None) 
 
 
 async def session_of_request(connection: PostgresConnection, request: str) -> str | None:
-    """Return the id of the session that has asked the request, else None."""
+    """Return the id of the session that asked this request, or None."""
     rows = await connection.fetch(
         """SELECT sessions.id FROM records JOIN sessions ON sessions.number = records.session
            WHERE kind = 'request_asked' AND key = $1 AND in_force AND sessions.id IS NOT NULL LIMIT 1""",

@@ -1,7 +1,7 @@
 """The words of texts as PostgreSQL indexes them, and a query in the language of that index.
 
-An entry of the index is a word of `normalize_words`, or two neighbouring ones. It has no positions, of which a
-`tsvector` holds few: what the index finds is a little more than what matches, and each text is compared again.
+An entry of the index is a word of `normalize_words`, or two neighbouring words. The index has no positions, since a
+`tsvector` holds few of them: it finds a few texts too many, and each text is compared again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_VECTOR_BYTES = 1_000_000  # a `tsvector` holds 1,048,575
 def lexemes(text: str) -> tuple[list[str] | None, bool]:
     """Return the distinct words of a text and its pairs of words, and whether it has the pairs.
 
-    A text with more than an index can hold has only the words, or None: then each search looks at the text itself.
+    A text with too many for an index has only the words, or None: then each search looks at the text itself.
     """
     words = normalize_words(text).split()
     single = dict.fromkeys(words)
@@ -53,5 +53,5 @@ def pair_expression(query: SearchQuery) -> str | None:
 
 
 def _quoted(word: str, *, is_prefix: bool) -> str:
-    """Return a word, in which no quote or backslash is, as the input of a `tsquery` has it."""
+    """Return a word, which has no quote and no backslash, in the syntax of a `tsquery`."""
     return f"'{word}'{':*' if is_prefix else ''}"

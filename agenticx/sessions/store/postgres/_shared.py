@@ -19,10 +19,10 @@ __all__ = ["PostgresValues"]
 
 _CANCEL_SECONDS = 5.0
 _MARGIN_SECONDS = 60.0
-"""The time beyond that of `Server.retry` after which a thread that never began is given up."""
+"""The time in addition to the timeout of `Server.retry` after which a thread that never began is given up."""
 
-# Each is one statement, which may be made again. A lost answer to `_TAKE` loses a value: safe for tickets. After one to
-# `_REPLACE` all values are the new ones, which its second attempt finds.
+# Each is one statement, and may be repeated. If the answer to `_TAKE` is lost, its value is lost: safe for tickets. If
+# the answer to `_REPLACE` is lost, the second attempt finds all new values there.
 _GET = "SELECT value FROM shared WHERE name = $1 AND (expires IS NULL OR expires > clock_timestamp())"
 _ITEMS = """SELECT name, value FROM shared
     WHERE starts_with(name, $1) AND (expires IS NULL OR expires > clock_timestamp())"""
@@ -47,11 +47,11 @@ _TAKE = """DELETE FROM shared WHERE name = $1
 
 
 class PostgresValues:
-    """A `SharedValues` in a table of the database of `url`, whose tables are created if it is empty.
+    """A `SharedValues` in a table of the database of `url`; the tables are created if the database is empty.
 
-    It has connections of its own, which a thread of its own serves: so it can be used before the event loop of a server
-    begins, and by commands that have none. `timeout` is that of `Server`. Raises as `PostgresStore` does.
-    Without `creates` the database is left as it is, and its tables must be there.
+    It has its own connections and its own thread, so it can be used before the event loop of a server begins, and by
+    commands without an event loop. `timeout` is as for `Server`. Raises as `PostgresStore` does. Without `creates` the
+    tables must exist.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PostgresValues:
             self._loop.close()
 
     async def _serve(self) -> None:
-        """Let calls be made until `close`, and cancel those that are left."""
+        """Accept calls until `close`, then cancel the remaining calls."""
         await self._closing.wait()
         if calls := asyncio.all_tasks() - {asyncio.current_task()}:
             for call in calls:

@@ -1,7 +1,7 @@
-"""The newest timelines of servers that this installation has written, which outlive its processes.
+"""The newest timeline of each server that this installation has written, kept for later processes.
 
-A standby that is promoted begins a timeline. An earlier primary that is started again has the one before, and what is
-written there is lost: a worker that starts then knows that only from here.
+A standby that is promoted begins a new timeline. An earlier primary that is started again has the earlier timeline, and
+writes to it are lost. A worker that starts then recognizes it only by the timeline kept here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 
 class KnownTimelines:
-    """The timelines in a file, by the system identifier of the server; with None as its path they are not kept."""
+    """The timelines in a file, by the system identifier of the server; without a path they are not kept."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path

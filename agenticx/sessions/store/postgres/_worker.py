@@ -1,7 +1,7 @@
 """This process as one of the workers of a database: its lease, its lock and its notifications.
 
-A worker is known by a row that it renews, and by an advisory lock of its connection, which the server frees when the
-process dies. The lock is a hint only: after a restart of the server nobody has one, and the row alone counts.
+A worker has a row that it renews, and an advisory lock on its connection; the server frees the lock when the process
+dies. The lock is a hint only: after a restart of the server no worker has one, and the row alone counts.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from agenticx.version import __version__
 __all__ = ["COMMANDS", "COMMITS", "FOLLOWED", "REPLIES", "WORK", "Worker"]
 
 COMMITS, FOLLOWED, COMMANDS, REPLIES, WORK = "agx_commits", "agx_followed", "agx_commands", "agx_replies", "agx_work"
-"""The channels of notifications: sessions with new events, those that a worker follows; commands, their replies; work
-without an owner."""
+"""The channels of notifications: commits to sessions, followed sessions, commands, replies to commands, and sessions
+with work but without an owner."""
 
-_LOCK_CLASS = 0x616778  # of the advisory locks of workers, whose second key is the worker's number
+_LOCK_CLASS = 0x616778  # the first key of the advisory locks of workers; the second is the worker's number
 _HEARTBEAT_PART, _STEADY_PART = 0.3, 0.6  # of the lease: the time to the next heartbeat, and the longest one
 _WATCH_SECONDS = 0.25
 _PROBE_SECONDS = 10.0  # from the first notification until it must have come, also on a busy machine
 _AGAIN_SECONDS = 1.0
-_RECONNECT_SECONDS = 3.0  # in which other workers take their locks again after all connections were cut
+_RECONNECT_SECONDS = 3.0  # other workers take their locks again within this time after all connections were cut
+_LAST_HEARTBEAT_SECONDS = 1.0  # that the end of a worker waits for a heartbeat
 _LOCK_PAUSES = (0.0, 0.01, 0.1, 1.0)
 
 _HEARTBEAT = """INSERT INTO workers (id, address, host, pid, version, configuration, seen, until)
@@ -54,7 +55,7 @@ _HEARTBEAT = """INSERT INTO workers (id, address, host, pid, version, configurat
 _DEAD = """SELECT id, until + $3 <= clock_timestamp() FROM workers WHERE id <> $1 AND (
     until + $3 <= clock_timestamp() OR until > clock_timestamp() AND server = pg_postmaster_start_time()
     AND pg_try_advisory_xact_lock_shared($2, number::integer))"""
-"""The workers whose leases have ended (true), and those whose locks are free."""
+"""The workers whose leases have ended (true), and the workers whose locks are free (false)."""
 
 _OUTAGE = """SELECT clock_timestamp() - max(seen) FROM workers
     WHERE clock_timestamp() - pg_postmaster_start_time() < $1"""
@@ -64,10 +65,10 @@ _log = get_logger(__name__)
 
 
 class Worker:
-    """This worker. `lease` are the seconds for which it owns its sessions after its last sign of life.
+    """This worker. It owns its sessions for `lease` seconds after its last heartbeat.
 
-    `configuration` returns digests of its configuration, and is called in a thread again and again.
-    Through a pooler there is neither a lock nor a notification.
+    `configuration` returns digests of its configuration; it is called again for each heartbeat, in a thread. Through a
+    pooler there is neither a lock nor a notification.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Worker:
         self.lease = timedelta(seconds=clock.real(lease))
         self.on_heartbeat: list[Callable[[], Awaitable[None]]] = []
         self.on_listening: list[Callable[[], None]] = []
-        """Functions to be called once notifications come again; those that came before are lost."""
+        """Functions to call once notifications arrive again: those sent before are lost."""
         self._server = server
         self._configuration = configuration
         self._digests: Mapping[str, str] = {}
@@ -96,20 +97,22 @@ class Worker:
         self._longest_start = clock.real(server.timeout)
         self._steady_since: float | None = None
         self._renewed = 0.0
+        self._beating = asyncio.Lock()
         self._outage = timedelta(0)  # the last one
         self._cut: float | None = None  # when the connection with the lock has ended
         self._probed = asyncio.Event()
         self._suspects = set[str]()
         self._expired = set[str]()
         self.refusal: StoreError | None = None
-        """Why the server is not one that a worker uses any more, as after a change of its settings; None if it is."""
+        """Why the server can no longer be used, for example after a change of its settings; None if it can."""
 
     @property
     def grace(self) -> timedelta:
-        """The time after the end of its lease at which another worker is dead.
+        """The time after the end of another worker's lease from which that worker counts as dead.
 
-        While the server was away no worker could renew its lease, and others come back a little later than this one. So
-        after an outage it is at least as long as that was, which gives each the time of a lease from the return on.
+        During an outage of the server no worker can renew its lease, and other workers may reconnect a little later
+        than this one. So after an outage the time is at least the length of the outage: each worker then has the time
+        of a lease, from the return of the server on, to renew it.
         """
         since, now, lease = self._steady_since, asyncio.get_running_loop().time(), self.lease.total_seconds()
         silent = now - self._renewed if self._renewed else 0.0
@@ -141,12 +144,12 @@ class Worker:
         self._tasks.append(asyncio.create_task(self._compare_hosts(), name="agx store hosts"))
         listening = asyncio.create_task(self._listen(), name="agx store notifications")
         self._tasks.append(listening)
-        with suppress(TimeoutError):  # of the server, which is tried again
+        with suppress(TimeoutError):  # of the server; it is tried again
             async with asyncio.timeout(self._longest_start):
                 await self._probed.wait()
 
     async def notify(self, channel: str, payload: str) -> None:
-        """Tell all workers; what is lost is found by them within a second."""
+        """Notify all workers; they make up for a lost notification within a second."""
         try:
             await self._server.fetch("SELECT pg_notify($1, $2)", channel, payload)
         except StoreError as exc:
@@ -155,8 +158,8 @@ class Worker:
     async def dead_workers(self) -> Collection[str]:
         """Return the workers that died since the last call: their locks are free, or their leases have ended.
 
-        A worker whose connection is cut takes its lock again at once, so it is dead if the lock is free twice in a row,
-        and this worker's own connection was not cut as well a moment ago.
+        A living worker whose connection is cut takes its lock again at once. So a worker is dead if its lock is free in
+        two calls in a row, unless this worker's own connection was cut a moment ago too.
         """
         rows = await self._server.fetch(_DEAD, self.id, _LOCK_CLASS, self.grace)
         expired = {id_ for id_, has_ended in rows if has_ended}
@@ -170,7 +173,7 @@ class Worker:
         return late
 
     async def _end_leases(self, workers: Collection[str]) -> set[str]:
-        """End the leases of dead workers, and return those that were still there."""
+        """End the leases of dead workers; return the workers that still had a row."""
         rows = await self._server.fetch(
             """UPDATE workers SET until = clock_timestamp() - $2::interval, server = NULL
                WHERE id = ANY ($1::text[]) RETURNING id""",
@@ -182,7 +185,7 @@ class Worker:
 
     @property
     def has_suspects(self) -> bool:
-        """True if a worker may have died, which the next call of `dead_workers` tells."""
+        """True if a worker may have died; the next call of `dead_workers` decides."""
         return bool(self._suspects)
 
     @property
@@ -195,10 +198,18 @@ class Worker:
         await asyncio.sleep(self.watch_seconds)
 
     async def close(self) -> None:
-        """Give up all sessions, and be no worker any more."""
+        """Give up all sessions, and be no worker any more.
+
+        A heartbeat that is cut off may be stored later: after the row was deleted it would make it again.
+        """
+        if self._tasks:
+            with suppress(TimeoutError):  # of the server
+                async with asyncio.timeout(_LAST_HEARTBEAT_SECONDS):
+                    await self._beating.acquire()  # for good
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
         if self._started is not None:
             try:
                 async with self._server.connection() as connection:
@@ -219,7 +230,8 @@ class Worker:
         while True:
             await asyncio.sleep(self.lease.total_seconds() * _HEARTBEAT_PART)
             try:
-                await self._beat()
+                async with self._beating:
+                    await self._beat()
                 await self._check_server()
                 for each in self.on_heartbeat:
                     await each()
@@ -228,7 +240,7 @@ class Worker:
                 _log.warning("the lease of this worker could not be renewed", error=str(exc))
 
     async def _check_server(self) -> None:
-        """Check the server's settings, which may be changed while it runs."""
+        """Check the server's settings: they can be changed while it runs."""
         refusal: StoreError | None = None
         async with self._server.connection() as connection:
             try:
@@ -248,7 +260,7 @@ class Worker:
             await self._server.compare_hosts()
 
     async def _read_configuration(self) -> None:
-        """Read the configuration for the next heartbeats, none of which waits for a slow file system."""
+        """Read the configuration for the next heartbeats, so that no heartbeat waits for a slow file system."""
         while True:
             await asyncio.sleep(self.lease.total_seconds() * _HEARTBEAT_PART)
             with suppress(ResourcesExhausted):  # no thread can be started: later
@@ -258,7 +270,7 @@ class Worker:
         own = (self.id, self.address, this_host(), os.getpid(), __version__, json.dumps(self._digests))
         rows = await self._server.fetch(_HEARTBEAT, *own, self.lease)
         ((number, self.generation, self.others),) = rows
-        if self._connection is not None and number != self.number:  # its row was forgotten; the lock is that of it
+        if self._connection is not None and number != self.number:  # a new row; the lock has the old number
             self._connection.terminate()
         self.number = number
         now = asyncio.get_running_loop().time()
@@ -269,7 +281,7 @@ class Worker:
         self._renewed = now
 
     async def read_generation(self, connection: PostgresConnection) -> None:
-        """Read `generation`, which has risen since the last heartbeat."""
+        """Read `generation` again: it has risen since the last heartbeat."""
         rows = await connection.fetch(
             "SELECT generation FROM workers WHERE id = $1 AND number = $2", self.id, self.number
         )

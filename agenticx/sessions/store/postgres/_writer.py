@@ -19,7 +19,7 @@ from agenticx.errors import StoreError
 from agenticx.sessions.log.commits import Commit
 from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
 from agenticx.sessions.log.records import StoredRecord
-from agenticx.sessions.store.base import Doubtful, OwnershipLost
+from agenticx.sessions.store.base import OutcomeUnknown, OwnershipLost
 from agenticx.sessions.store.postgres._connection import (
     INDEX_SCANS,
     AlreadyStored,
@@ -39,7 +39,7 @@ _TOKEN_SECONDS = 0.02
 _MAX_GROUP_COMMITS = 1000
 _MAX_GROUP_EVENTS = 60_000  # fewer than 2 ** POSITION_BITS
 _MAX_GROUP_BYTES = 8 * 1024 * 1024
-_ATTEMPT_SECONDS = 10.0  # after which a new connection is tried
+_ATTEMPT_SECONDS = 10.0  # then a new connection is tried
 
 Changes = dict[str, list[dict[str, Any]]]
 """The changes of `add_commits_with_changes` in the schema: for each kind a list of rows."""
@@ -56,10 +56,10 @@ _FIND = """SELECT commits.session, commits.position FROM unnest($1::bigint[], $2
 
 @dataclass(slots=True, eq=False)
 class CommitJob:
-    """A commit, to be stored as number `rev` of the session, whose last event so far is `seq`.
+    """A commit to be stored as number `rev` of its session, after the event `seq`.
 
-    Its events are encoded as it is sent, all those of a group at once, or before if its `changes` depend on them. They
-    have the places 1, 2, … instead of positions until it is stored, and in its `body`.
+    Its events are encoded when its group is sent, or earlier if its `changes` depend on them. Until the commit is
+    stored, and in its `body`, the events have the places 1, 2, … instead of positions.
     """
 
     session_id: str
@@ -71,7 +71,7 @@ class CommitJob:
     commit_id: str
     records: Sequence[StoredRecord] = ()
     changes: Changes | None = None
-    in_doubt: bool = False  # an attempt of unknown outcome was made
+    outcome_unknown: bool = False  # an attempt of unknown outcome was made
     events: Sequence[StoredEvent] | None = None
     body: bytes = b""
     done: asyncio.Future[None] = field(init=False, default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -81,7 +81,7 @@ class CommitJob:
         return self.seq + len(self.commit.events)
 
     def encode(self, ts: str) -> Sequence[StoredEvent]:
-        """Encode the events as those of that time, which is RFC 3339; raises as `encode_envelope` does."""
+        """Encode the events with the time `ts`, in RFC 3339; raises as `encode_envelope` does."""
         commit = self.commit
         self.events = encode_events(self.session_id, commit.turn_id, commit.events, seq=self.seq, position=0, ts=ts)
         self.body = encode_body(self.events) if self.events else b""
@@ -118,8 +118,8 @@ class GroupWriter:
     def put(self, job: CommitJob) -> asyncio.Future[None]:
         """Store a commit, and return a future that is done once it is stored.
 
-        It raises `OwnershipLost` if the session has another epoch, `Doubtful` if it is unknown whether the commit is
-        stored, `StoreError` if it is known that it is not, and what `CommitJob.encode` raises.
+        The future raises `OwnershipLost` if the session has another epoch, `OutcomeUnknown` if the commit may be stored
+        or not, `StoreError` if it is not stored, and the errors of `CommitJob.encode`.
         """
         if self._is_closed:
             raise StoreError("the store is closed")
@@ -213,7 +213,7 @@ class GroupWriter:
                 _fail(job, exc)
 
     async def _send(self, group: Sequence[CommitJob]) -> None:
-        """Have the server store the commits, and set the results of those that it answers for."""
+        """Have the server store the commits, and set the results of the commits that it confirms."""
         places = list(accumulate(max(len(job.commit.events), 1) for job in group))
         positions = await self._server.retry(partial(self._attempt, group, places, _merged(group)))
         stored = list[CommitJob]()
@@ -239,7 +239,7 @@ class GroupWriter:
         A connection that fails is not cancelled: what is under way there goes on.
         """
         connection = await self._open()
-        is_first = changes is None and not is_again and not any(job.in_doubt for job in group)
+        is_first = changes is None and not is_again and not any(job.outcome_unknown for job in group)
         columns = (
             [job.session for job in group],
             [job.epoch for job in group],
@@ -267,14 +267,14 @@ class GroupWriter:
             connection.terminate()
             if isinstance(exc, ServerUnavailable) or not isinstance(exc, StoreError):
                 for job in group:
-                    job.in_doubt = True
+                    job.outcome_unknown = True
             raise
         return positions
 
     async def _add(self, connection: PostgresConnection, columns: Sequence[object]) -> dict[int, int]:
-        """Store commits that are sent for the first time, without a lock for each session; return what `_attempt` does.
+        """Store commits that are sent for the first time, without a lock for each session; return as `_attempt` does.
 
-        None is stored if a session has been claimed that this worker has written, by this one or another.
+        Nothing is stored if a session that this worker has written was claimed since `worker.generation` was read.
         """
         worker = self._worker
         stored = await connection.fetch(ADD_COMMITS, *columns, worker.number, worker.id, worker.generation)
@@ -294,7 +294,7 @@ def _fail(job: CommitJob, error: Exception) -> None:
 
 
 def _outcome(job: CommitJob, error: StoreError) -> StoreError:
-    return Doubtful(f"it is unknown whether a commit is stored: {error}") if job.in_doubt else error
+    return OutcomeUnknown(f"it is unknown whether a commit is stored: {error}") if job.outcome_unknown else error
 
 
 def _merged(group: Sequence[CommitJob]) -> str | None:
@@ -308,5 +308,5 @@ def _merged(group: Sequence[CommitJob]) -> str | None:
 
 
 def encode_changes(changes: Changes) -> str:
-    """Return changes as the functions of the schema take them, in no more bytes than their texts have."""
+    """Return changes as the schema's functions take them; non-ASCII characters are not escaped."""
     return json.dumps(changes, ensure_ascii=False)

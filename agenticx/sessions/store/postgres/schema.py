@@ -20,7 +20,7 @@ __all__ = [
     "create_statements",
 ]
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 8
 """The version of the schema and of what its rows contain, in the table `meta`."""
 
 PARTITIONS = 64

@@ -1,11 +1,11 @@
 """A store in PostgreSQL, which many workers share: design and measurements are in ARCHITECTURE.
 
-1. Commits of all sessions of a worker that arrive while a statement runs are stored together by the next one. The
-   epoch in the session's row of `fences`, and the generation in that of the worker, let only its owner write, wherever
-   an old one still runs.
-2. A worker tells the others of commits by a notification after them; what is lost is found within a second.
-3. A session that begins with the events of another one is written in many statements, and has no id until the last one.
-4. A session that is deleted loses its id in one statement, and its rows in many; then its bytes are purged.
+1. Commits that arrive while a statement runs are stored together by the next statement, for all sessions of the worker.
+   Only the owner of a session can write it, even while a former owner still runs: the epoch in the session's row of
+   `fences` and the generation in the worker's row see to that.
+2. A worker notifies the others after each commit; they make up for a lost notification within a second.
+3. A session that begins with copied events is written in many statements, and gets its id in the last one.
+4. A deleted session loses its id in one statement and its rows in many; then its bytes are purged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from agenticx.sessions.store.postgres._timelines import KnownTimelines
 from agenticx.sessions.store.postgres.schema import PARTITIONS
 from agenticx.sessions.store.segments import encode_segments, full_pages
 from agenticx.sessions.store.workers import WorkersReport
-from agenticx.shared_place import SharedPlace
+from agenticx.shared_state.state import SharedState
 from agenticx.threads import run_in_thread
 
 __all__ = ["PostgresStore"]
@@ -65,7 +65,7 @@ _ADD_COMMIT = """INSERT INTO commits (session, rev, commit_id, last_seq, positio
 
 
 _NEED_SPACE = "INSERT INTO commands (id, worker, session_id, body) VALUES ($1, '', '', $2)"
-"""A command for nobody, which is removed as one that nobody has taken."""
+"""A command for no worker; it is removed like any command that no worker has taken."""
 
 
 class _Options(TypedDict, total=False):
@@ -73,7 +73,7 @@ class _Options(TypedDict, total=False):
 
     clock: Clock | None
     blobs: Blobs | None
-    shared: SharedPlace | None
+    shared: SharedState | None
     timeout: float
     lease: float
     polls: bool
@@ -83,14 +83,16 @@ class _Options(TypedDict, total=False):
 
 
 class PostgresStore:
-    """A `Store` in the database of `url`, whose tables are created if it is empty; this process is a worker of it.
+    """A `Store` in the database of `url`; this process is a worker of it. An empty database gets its tables.
 
-    Making one blocks until the server has answered: on an event loop, use `await PostgresStore.open(url)`, which passes
-    the result of its checks as `opened`.
-    `blobs` are the contents of limited retention, which stay on this host; `aclose` closes `shared`.
-    `timeout` and `lease` are nominal seconds. `timelines` are those that earlier processes have written.
-    `configuration` returns what the report on workers shows of it, and is called in a thread.
-    Raises `StoreError` for a server or database that cannot be used, `SettingsError` for one that cannot be found.
+    The constructor blocks until the server has answered: on an event loop, use `await PostgresStore.open(url)`, which
+    passes the result of its checks as `opened`.
+
+    `blobs` has the contents of limited retention, which stay on this host; `aclose` closes `shared`. `timeout` and
+    `lease` are nominal seconds. `timelines` are the newest timelines that earlier processes have written.
+    `configuration` returns digests for the report on workers; it is called in a thread.
+
+    Raises `StoreError` for a server or database that cannot be used, `SettingsError` if it cannot be found.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class PostgresStore:
         *,
         clock: Clock | None = None,
         blobs: Blobs | None = None,
-        shared: SharedPlace | None = None,
+        shared: SharedState | None = None,
         timeout: float = _TIMEOUT_SECONDS,
         lease: float = 10.0,
         polls: bool = False,
@@ -173,7 +175,7 @@ class PostgresStore:
 
         try:
             await self._database.server.use(work)
-        except AlreadyStored:  # by an earlier attempt, which was still under way when this one looked
+        except AlreadyStored:  # by an earlier attempt that was still under way when this one looked
             await self.catalog.get(record.id)
 
     async def _create_in_parts(
@@ -183,7 +185,7 @@ class PostgresStore:
         make_records: Any,
         messages: Sequence[Any],
     ) -> None:
-        """Create a session in many short transactions, the last of which completes it; nobody sees it before."""
+        """Create a session in many short transactions; it becomes visible, complete, with the last one."""
         server, commit_id, count = self._database.server, new_id("cmt"), 0
         (number,) = await server.use(lambda connection: self._begin(connection, record))
         try:
@@ -206,7 +208,7 @@ class PostgresStore:
                 )
             )
         except BaseException:
-            with suppress(StoreError):  # which is logged
+            with suppress(StoreError):  # logged already
                 await self._deletions.finish(self._database.maintenance.remove(number, record.id))
             raise
 
@@ -265,7 +267,7 @@ class PostgresStore:
         await self._deletions.wait()
         await self._database.close()
         if self.shared is not None:
-            await run_in_thread(self.shared.close, name="agx shared place")
+            await run_in_thread(self.shared.close, name="agx shared state")
 
 
 async def _fetch(connection: PostgresConnection, *, query: str, args: tuple[Any, ...]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import StoredEvent
@@ -14,7 +15,7 @@ from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
-from agenticx.sessions.store.sqlite._usage import read_usage
+from agenticx.sessions.store.sqlite._usage import read_costs, read_usage
 
 __all__ = ["SqliteCatalog"]
 
@@ -22,7 +23,7 @@ __all__ = ["SqliteCatalog"]
 class SqliteCatalog:
     """The `Catalog` of one database, which never lags.
 
-    A search index that is found to be damaged is rebuilt by the owner of the database, which has a `writer`.
+    If a search finds its index damaged, the owner of the database, which has a `writer`, rebuilds the index.
     """
 
     def __init__(self, reader: Reader, writer: Writer | None = None) -> None:
@@ -59,6 +60,12 @@ class SqliteCatalog:
         return await self._reader.submit(
             lambda connection: read_usage(connection, session_id=session_id, since=since, until=until)
         )
+
+    async def costs(self, session_ids: Collection[str]) -> Mapping[str, Decimal]:
+        return await self._reader.submit(lambda connection: read_costs(connection, session_ids))
+
+    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+        return (await self._reader.submit(rows.working_sessions)).intersection(session_ids)
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.open_requests(connection, session_id))

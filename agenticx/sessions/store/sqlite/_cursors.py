@@ -51,7 +51,7 @@ class SessionCursors:
             self._newest.reset()
 
     def get(self, connection: sqlite3.Connection, session_id: str) -> SessionCursor:
-        """Return the cursor, which the caller updates with what it writes; raise `SessionNotFound`."""
+        """Return the cursor; the caller updates it with its writes. Raises `SessionNotFound`."""
         cursor = self._cursors.get(session_id)
         if cursor is None:
             if len(self._cursors) == _MAX_CURSORS:

@@ -70,7 +70,7 @@ class Database:
         self.read_again(session_id)
 
     def check_ownership(self) -> None:
-        """Raise `StoreError` if writes would be lost now, or mixed with those of another process."""
+        """Raise `StoreError` if writes would be lost now, or mixed with writes of another process."""
         self._owner.check()
         if not self._file_identity.is_unchanged():
             raise StoreError(

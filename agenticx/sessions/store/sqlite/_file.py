@@ -20,10 +20,10 @@ _HEADER = struct.Struct(">16s44xi4xi28x")  # with user_version and application_i
 
 
 def require_database_file(path: Path) -> None:
-    """Raise `StoreError` if the path is something else than a session database, an empty file, or nothing.
+    """Raise `StoreError` unless the path is a session database, an empty file, or missing.
 
-    It is a `VersionMismatch` for one of another version. Nothing is written, so that a wrong path is left as it was:
-    SQLite, which would write beside a file that has a log, is not used.
+    Raises `VersionMismatch` for a database of another version. Nothing is written, so a wrong path is left unchanged.
+    For that reason SQLite is not used: for a file with a write-ahead log it would write other files.
     """
     try:
         mode = path.stat().st_mode
@@ -49,8 +49,8 @@ def require_database_file(path: Path) -> None:
 def read_only_uri(path: Path, *, has_owner: bool = False) -> str:
     """Return the SQLite URI that opens the file of any name for reading only and creates no file beside it.
 
-    If there is a write-ahead log that is not yet checkpointed it must be read too, which needs a shared-memory index;
-    so it does where the file `has_owner`, who may write at any time.
+    A write-ahead log that is not yet checkpointed must be read too, and this needs a shared-memory index. So does a
+    file that `has_owner`, since the owner may write at any time.
     """
     log = path.with_name(f"{path.name}-wal")
     quiet = "" if has_owner or (log.exists() and log.stat().st_size) else "&immutable=1"

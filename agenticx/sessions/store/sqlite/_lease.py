@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.log.commit_records import commit_records
-from agenticx.sessions.log.commits import Commit, Loaded, LogEnd
+from agenticx.sessions.log.commits import Commit, LoadedSession, LogEnd
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import StoredEvent, encode_events, renumbered
 from agenticx.sessions.log.records import SubagentFact
-from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
+from agenticx.sessions.store.base import CommandHandler, Lease, NoOwner, OutcomeUnknown, OwnershipLost, check_turn
 from agenticx.sessions.store.segments import CommitRow, encode_body
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _turns as turns
@@ -40,7 +40,7 @@ _PAGE_EVENTS = 1000
 
 
 class SqliteOwnership:
-    """The `Ownership` of one database, which has no other worker to send commands to."""
+    """The `Ownership` of one database. It has no other worker to send commands to."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -89,14 +89,14 @@ class SqliteOwnership:
 
 
 class _SqliteLease:
-    """The `Lease` of one session, which is lost once it is released or a newer one is claimed.
+    """The `Lease` of one session; it is lost once it is released or a newer lease is claimed.
 
     `_rev` and `_seq` are the end of the log as this lease has read or written it. The same commit id twice is one
-    commit: the lease remembers the last id, and an unsettled commit is stored if the log has one with its id behind
+    commit: the lease remembers the last id, and a pending commit is stored if the log has one with its id behind
     `_rev`.
 
-    `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with the
-    number before its first event.
+    `_pending` is the commit of unknown outcome, with its events. `_last` is the id of the last stored commit, with
+    the number before its first event.
     """
 
     def __init__(self, database: Database, ownership: SqliteOwnership, session_id: str, end: LogEnd) -> None:
@@ -105,16 +105,16 @@ class _SqliteLease:
         self._database = database
         self._ownership = ownership
         self._rev, self._seq = end.rev, end.last_seq
-        self._unsettled: tuple[Commit, Sequence[StoredEvent]] | None = None
+        self._pending: tuple[Commit, Sequence[StoredEvent]] | None = None
         self._last = ("", 0)
 
     async def check(self) -> None:
         self._check()
 
-    async def load(self) -> Loaded:
+    async def load(self) -> LoadedSession:
         self._check()
 
-        def work(connection: sqlite3.Connection) -> tuple[int, Loaded]:
+        def work(connection: sqlite3.Connection) -> tuple[int, LoadedSession]:
             number = session_number(connection, self.session_id)
             end = log_end(connection, number)
             check_log_end(connection, number, end)
@@ -122,7 +122,7 @@ class _SqliteLease:
             children = turns.open_children(connection, number)
             open_ids = [turn.id for turn in (running, *children) if turn is not None]
             facts, damaged = rows.open_facts(connection, number, open_ids)
-            return end.rev, Loaded(
+            return end.rev, LoadedSession(
                 record=rows.read_record(connection, number),
                 state=rows.read_state(connection, self.session_id),
                 last_seq=end.last_seq,
@@ -134,33 +134,33 @@ class _SqliteLease:
             )
 
         rev, loaded = await self._database.reader.submit(work)
-        if self._unsettled is None:
+        if self._pending is None:
             self._rev, self._seq = rev, loaded.last_seq
         return loaded
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
-        unsettled, (last_id, after) = self._unsettled, self._last
-        if unsettled is not None:
-            return await self._settle(unsettled, commit)
+        pending, (last_id, after) = self._pending, self._last
+        if pending is not None:
+            return await self._repeat(pending, commit)
         return await self._events_after(after) if last_id == commit.id else await self._write(commit)
 
-    async def _settle(self, unsettled: tuple[Commit, Sequence[StoredEvent]], commit: Commit) -> Sequence[StoredEvent]:
-        """Store the commit of unknown outcome unless it is stored; raise `Doubtful` for any other one."""
-        if unsettled[0].id != commit.id:
-            raise Doubtful("an earlier write of the session has an unknown outcome")
+    async def _repeat(self, pending: tuple[Commit, Sequence[StoredEvent]], commit: Commit) -> Sequence[StoredEvent]:
+        """Store the commit of unknown outcome unless it is stored; raise `OutcomeUnknown` for any other one."""
+        if pending[0].id != commit.id:
+            raise OutcomeUnknown("an earlier write of the session has an unknown outcome")
         try:
             return await self._write(commit)
-        except (OwnershipLost, SessionNotFound, DamagedData, Doubtful):
+        except (OwnershipLost, SessionNotFound, DamagedData, OutcomeUnknown):
             raise
         except StoreError as exc:  # of this attempt: an earlier one may have stored the commit
-            self._unsettled = unsettled
-            raise Doubtful(str(exc)) from exc
+            self._pending = pending
+            raise OutcomeUnknown(str(exc)) from exc
 
     async def _write(self, commit: Commit) -> Sequence[StoredEvent]:
-        """Store the commit, or the unsettled one unless it is stored."""
+        """Store the commit, or the pending one unless it is stored."""
         database = self._database
-        if self._unsettled is None:
+        if self._pending is None:
             events = encode_events(
                 self.session_id,
                 commit.turn_id,
@@ -170,10 +170,10 @@ class _SqliteLease:
                 ts=database.timestamp(),
             )
         else:  # others were committed since
-            commit, events = self._unsettled
+            commit, events = self._pending
             events = renumbered(events, database.position)
         database.position += max(len(events), 1)  # a failed commit leaves a gap
-        self._unsettled = commit, events
+        self._pending = commit, events
         job = _CommitJob(
             lease=self,
             cursors=database.cursors,
@@ -188,7 +188,7 @@ class _SqliteLease:
         )
         try:
             await database.writer.put(job)
-        except Doubtful:
+        except OutcomeUnknown:
             raise
         except OwnershipLost:
             if not self.lost.is_set():  # another process wrote
@@ -196,11 +196,11 @@ class _SqliteLease:
                 await database.refresh(self.session_id)
             raise
         except Exception:
-            self._unsettled = None
+            self._pending = None
             raise
         if not commit.events:  # those with events publish them
             database.recent.last_position = max(database.recent.last_position, job.position)
-        self._unsettled, self._last = None, (commit.id, self._seq)
+        self._pending, self._last = None, (commit.id, self._seq)
         self._rev += 1
         self._seq += len(job.stored)
         return job.stored
@@ -219,10 +219,10 @@ class _SqliteLease:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class _CommitJob(Job[Sequence[StoredEvent]]):
-    """A commit of a lease, all of whose earlier ones are stored, up to the commit `rev` and the event `seq`.
+    """A commit of a lease; all earlier commits are stored, up to the commit `rev` and the event `seq`.
 
-    `stored` are its events as they are stored, the last of them at `position`; the result has those of them that are
-    not published yet.
+    `stored` has the events as they are stored, the last event at `position`. The result has the events that are not
+    published yet.
     """
 
     lease: Lease
@@ -265,7 +265,7 @@ def _store(
     stored: Sequence[StoredEvent],
     position: int,
 ) -> CommitRow:
-    """Write all of a commit but its own row, which is returned; raise `TurnEnded` before anything is written."""
+    """Write all of a commit except its own row, and return that row; raise `TurnEnded` before anything is written."""
     check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
     number, head = cursor.number, StoredHead(connection, cursor.number)
     before, after = commit_records(commit, head, rev=cursor.rev + 1, seq=cursor.last_seq)

@@ -35,7 +35,7 @@ class NewestCommits:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all rows: those of the table are read again when they are needed."""
+        """Forget all rows; the rows of the table are read again when they are needed."""
         self._stored: list[CommitRow] | None = None
         self._added: list[CommitRow] = []
         self._size = 0  # of the bodies of both, in bytes
@@ -85,7 +85,7 @@ class NewestCommits:
         return self._stored
 
     def _pack(self, connection: sqlite3.Connection) -> None:
-        """Replace all rows by compressed segments, in which those that were added are too."""
+        """Replace all rows, including added rows that are not written yet, by compressed segments."""
         sessions = defaultdict[int, list[CommitRow]](list)
         for row in (*self._read(connection), *self._added):
             sessions[row.session].append(row)

@@ -56,9 +56,9 @@ def prepare_file(path: Path, now: datetime) -> tuple[str, int, int]:
 
 
 def _repair_positions(connection: sqlite3.Connection) -> None:
-    """Store the positions of segments again, from their events, where they have some that no segment can have.
+    """Correct impossible positions of segments, from the positions of their events.
 
-    Readers of the log of all sessions find segments by their positions: without them they would get nothing of these.
+    Readers of the log of all sessions find segments by their positions: they would miss the events of such a segment.
     """
     damaged = connection.execute(
         """SELECT session, last_seq, last_rev FROM segments

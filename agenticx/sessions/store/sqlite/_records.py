@@ -1,4 +1,4 @@
-"""Writing of records, and of the tables that are made of them."""
+"""Writing of records, and of the tables that are derived from them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StoredHead:
 
 
 def add_records(connection: sqlite3.Connection, number: int, records: Iterable[StoredRecord]) -> None:
-    """Store the records of a commit of the session, and change the tables that are made of them."""
+    """Store the records of a commit of the session, and change the tables that are derived from them."""
     for stored in records:
         rows.add_record(connection, number, stored)
         _apply(connection, number, stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from operator import attrgetter
@@ -32,6 +32,7 @@ from agenticx.sessions.log.records import (
 )
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.store.base import ArchivedFilter, ListedSession, ListPlace
+from agenticx.sessions.store.decoding import decode_facts, decode_rows
 from agenticx.sessions.store.segments import (
     PAGE_BYTES,
     decode_segment,
@@ -48,7 +49,6 @@ __all__ = [
     "apply_fact",
     "change_part",
     "complete_session",
-    "decode_rows",
     "delete_session",
     "delete_some_rows",
     "events_after",
@@ -110,9 +110,9 @@ def hide_session(connection: sqlite3.Connection, number: int) -> None:
 
 
 def incomplete_sessions(connection: sqlite3.Connection, record: SessionRecord | None = None) -> list[int]:
-    """Return the numbers of the sessions that are not complete, with `record` only of the one with that.
+    """Return the numbers of incomplete sessions; with `record` only of the session with this record.
 
-    Those are sessions that are being created, and hidden ones that are being deleted.
+    A session is incomplete while it is being created, and while it is being deleted.
     """
     found = connection.execute(
         "SELECT number FROM sessions WHERE id IS NULL AND (?1 IS NULL OR record = ?1)",
@@ -168,7 +168,7 @@ def _place_number(connection: sqlite3.Connection, place: ListPlace) -> tuple[int
 def list_sessions(
     connection: sqlite3.Connection, *, limit: int, before: str | ListPlace | None, archived: ArchivedFilter
 ) -> list[ListedSession]:
-    """Return sessions, pinned ones first, then newest first; without those that cannot be decoded."""
+    """Return sessions, pinned sessions first, then newest first; a session that cannot be decoded is left out."""
     rows = connection.execute(
         f"SELECT record, running FROM sessions WHERE {LIST_FILTER} ORDER BY pinned DESC, number DESC LIMIT ?",
         (*list_filter_values(connection, before, archived), limit),
@@ -176,21 +176,21 @@ def list_sessions(
     return list(decode_rows(rows, lambda row: ListedSession(decode_session(row[0]), row[1])))
 
 
+def working_sessions(connection: sqlite3.Connection) -> set[str]:
+    """Return the ids of all sessions with a turn that has not ended."""
+    found = connection.execute(
+        """SELECT id FROM sessions WHERE id IS NOT NULL
+           AND (running IS NOT NULL OR number IN (SELECT session FROM turns WHERE is_open_child))"""
+    )
+    return {session_id for (session_id,) in found}
+
+
 def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """Return the numbers and names of all sessions that have a name, without those that cannot be decoded."""
+    """Return the numbers and names of all sessions with a name; a session that cannot be decoded is left out."""
     rows = connection.execute("SELECT number, record FROM sessions ORDER BY number")
     return (
         (number, name) for number, name in decode_rows(rows, lambda row: (row[0], decode_session(row[1]).name)) if name
     )
-
-
-def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
-    """Yield the result of `read` for each row; a damaged row is logged and skipped."""
-    for row in rows:
-        try:
-            yield read(row)
-        except DamagedData as exc:
-            _log.error("corrupt row skipped", error=str(exc))
 
 
 # --- sessions with work -----------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def delete_session(connection: sqlite3.Connection, number: int) -> None:
 def events_after(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[StoredEvent]:
     """Return up to `limit` events of a session with a higher number than `after`.
 
-    Fewer if they are large, but at least one if there is any. Raises `DamagedData` if one is missing before them.
+    It returns fewer if they are large, but at least one if there is one. Raises `DamagedData` if an event is missing.
     """
     number = session_number(connection, session_id)
     rows = connection.execute(
@@ -270,7 +270,7 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 
 
 def last_events(connection: sqlite3.Connection, session_ids: Collection[str]) -> dict[str, StoredEvent]:
-    """Return the last event of each of these sessions, without those that have none that can be read."""
+    """Return the last event of each of these sessions; sessions without a readable last event are left out."""
     events = dict[str, StoredEvent]()
     for session_id in session_ids:
         with suppress(SessionNotFound, DamagedData):
@@ -293,7 +293,7 @@ def message_count(connection: sqlite3.Connection, table: MessageTable, number: i
 
 
 def find_message(connection: sqlite3.Connection, number: int, key: str) -> tuple[int, int] | None:
-    """Return the place of the record with the message of that key, else None."""
+    """Return the place of the record of the message with this key, or None."""
     return connection.execute(
         """SELECT rev, record_index FROM records INDEXED BY message_records
            WHERE session = ? AND key = ? AND kind = 'message_added'""",  # by itself SQLite takes the primary key
@@ -304,7 +304,7 @@ def find_message(connection: sqlite3.Connection, number: int, key: str) -> tuple
 def replace_messages(
     connection: sqlite3.Connection, table: MessageTable, number: int, keep: int, places: Iterable[tuple[int, int]]
 ) -> None:
-    """Replace all messages of that table after the first `keep` by those of the records at `places`."""
+    """Replace all messages of the table after the first `keep` by the messages in the records at `places`."""
     connection.execute(f"DELETE FROM {table} WHERE session = ? AND message_index >= ?", (number, keep))
     add_messages(connection, table, number, keep, places)
 
@@ -341,7 +341,7 @@ def _decode_part(name: str, turn_id: str, data: str) -> PartChanged:
 
 
 def part_place(connection: sqlite3.Connection, number: int, name: str) -> int | None:
-    """Return the place of that part of the session's state, None if it has none of that name."""
+    """Return the place of the part of the session's state with this name, or None."""
     found = connection.execute("SELECT place FROM parts WHERE session = ? AND name = ?", (number, name)).fetchone()
     return None if found is None else found[0]
 
@@ -353,7 +353,7 @@ def next_part_place(connection: sqlite3.Connection, number: int) -> int:
 
 
 def change_part(connection: sqlite3.Connection, number: int, part: PartChanged, rev: int, index: int) -> None:
-    """Put a part of the session's state in the place of the one of that name, whose record is deleted."""
+    """Store a part of the session's state; it replaces the part of the same name, whose record is deleted."""
     remove_part(connection, number, part.key)
     connection.execute(
         "INSERT INTO parts (session, name, place, rev, record_index) VALUES (?, ?, ?, ?, ?)",
@@ -452,25 +452,15 @@ _IS_FACT = "session = ?1 AND kind = ?2 AND key = ?3"
 def find_facts(
     connection: sqlite3.Connection, number: int, types: tuple[type[FactT], ...], key: str | None = None
 ) -> list[FactT]:
-    """Return the session's facts of these classes, with `key` only those of that key, as `SessionLog.facts` does."""
+    """Return the session's facts of these classes, with `key` only facts with this key, as `SessionLog.facts` does."""
     classes = fact_classes(*types)
     where = f"facts.session = ? AND {kind_in(classes)}"
     if key is None:
         found = _select_facts(connection, where, (number,))
     else:
         found = _select_facts(connection, f"{where} AND facts.key = ?", (number, key))
-    facts = _decode_facts(found, {each.kind for each in classes if each.is_skippable})
+    facts = decode_facts(found, _decode_fact, {each.kind for each in classes if each.is_skippable})
     return [fact for fact in facts if isinstance(fact, types)]
-
-
-def _decode_facts(found: Iterable[tuple[str, str, str, str]], skippable: Collection[str]) -> Iterator[Fact]:
-    for row in found:
-        try:
-            yield _decode_fact(*row)
-        except DamagedData as exc:
-            if row[0] not in skippable:
-                raise
-            _log.error("corrupt row skipped", error=str(exc))
 
 
 def all_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
@@ -479,7 +469,7 @@ def all_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
 
 
 def session_of_request(connection: sqlite3.Connection, request_id: str) -> str | None:
-    """Return the id of the session that has asked the request, else None."""
+    """Return the id of the session that asked this request, or None."""
     found = connection.execute(
         "SELECT id FROM sessions WHERE number = (SELECT session FROM facts WHERE kind = ? AND key = ?)",
         (RequestAsked.kind, request_id),
@@ -490,9 +480,9 @@ def session_of_request(connection: sqlite3.Connection, request_id: str) -> str |
 def open_facts(
     connection: sqlite3.Connection, number: int, turn_ids: Collection[str]
 ) -> tuple[list[Fact], list[DamagedFact]]:
-    """Return the facts of these turns, and those that no fact has closed, in the order of storage.
+    """Return the facts of these turns and all open facts, in the order of storage.
 
-    The second list has those that cannot be decoded.
+    The second list has the facts that cannot be decoded.
     """
     of_turns = "facts.session = ?1 AND facts.turn IN (SELECT value FROM json_each(?2))"
     where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE facts.session = ?1 AND {IS_OPEN})"
@@ -532,7 +522,7 @@ def open_requests(connection: sqlite3.Connection, session_id: str | None) -> lis
 def _find_request(
     connection: sqlite3.Connection, session_id: str, id_: str, turn_id: str, fact_data: str
 ) -> StoredEvent | None:
-    """Return the event that asked the request of a fact, None if it is not where that says."""
+    """Return the event that asked the request of a fact, None if it is not at the number that the fact says."""
     asked = decode_record(RequestAsked.kind, id_, turn_id, fact_data)
     assert isinstance(asked, RequestAsked)
     found = events_after(connection, session_id, asked.seq - 1, 1)

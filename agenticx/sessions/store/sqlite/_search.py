@@ -24,6 +24,7 @@ from agenticx.sessions.log.searchable_texts import SearchableText
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.state import FoldedSession
 from agenticx.sessions.store.base import ArchivedFilter, ListedSession, ListPlace
+from agenticx.sessions.store.decoding import decode_rows
 from agenticx.sessions.store.search import MATCHES_SHOWN, SEARCH_VERSION, SearchQuery, normalize_words
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite.schema import CREATE_SEARCH_INDEX, CREATE_TEXTS
@@ -97,9 +98,9 @@ def _try_execute(connection: sqlite3.Connection, query: str, *values: object, le
 def _is_damage(exc: sqlite3.DatabaseError | MemoryError) -> bool:
     """Return True if the error is due to damaged data.
 
-    That is any database error but those of a full, failing or unwritable disk, of a file that cannot be opened or is no
-    database, of a lock that another connection holds, and of an interrupted statement.
-    A `MemoryError` is damage: FTS5 may take damaged bytes for a size and fail to allocate it.
+    Any database error counts, except these: a full, failing or unwritable disk, a file that cannot be opened or is not
+    a database, a lock of another connection, and an interrupted statement. A `MemoryError` counts too: FTS5 may take
+    damaged bytes for a size and fail to allocate it.
     """
     return isinstance(exc, MemoryError) or exc.sqlite_errorcode & 0xFF not in _OTHER_ERROR_CODES
 
@@ -132,7 +133,7 @@ def _texts_in_log(connection: sqlite3.Connection, number: int) -> Iterable[Searc
     def apply(row: tuple[Any, ...]) -> None:
         session.apply_record(rows.read_record_row(row))
 
-    deque(rows.decode_rows(rows.record_rows(connection, number), apply), maxlen=0)
+    deque(decode_rows(rows.record_rows(connection, number), apply), maxlen=0)
     return session.texts.values()
 
 
@@ -287,7 +288,7 @@ def _search_results(
         found = connection.execute("SELECT record, running FROM sessions WHERE number = ?", (session,))
         results += (
             ListedSession(record, running, [terms.excerpt(text) for text in texts])
-            for record, running in rows.decode_rows(found, lambda row: (decode_session(row[0]), row[1]))
+            for record, running in decode_rows(found, lambda row: (decode_session(row[0]), row[1]))
         )
         if len(results) == limit:
             break

@@ -16,7 +16,7 @@ from agenticx.errors import AgenticXError, StoreError
 from agenticx.forks import drop_in_child
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.sessions.log.damage import damaged_data
-from agenticx.sessions.store.base import Doubtful
+from agenticx.sessions.store.base import OutcomeUnknown
 from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Job", "Reader", "Writer"]
@@ -27,7 +27,6 @@ Connect = Callable[[], sqlite3.Connection]
 """A factory of connections in autocommit mode (`isolation_level=None`), each used by one thread."""
 
 _MAX_BATCH = 512
-_START_TIMEOUT_SECONDS = 10.0  # of real time, not of a test's clock, for the thread to start
 _VACUUM_PAGES = 1000
 
 
@@ -35,8 +34,8 @@ _VACUUM_PAGES = 1000
 class Job(Generic[T]):
     """A piece of work for the thread.
 
-    `on_commit` is called on the loop with the result before the future is resolved. `doubtful`: a transaction with it
-    failed in a way that leaves it open whether it is stored.
+    `on_commit` is called on the loop with the result before the future is resolved. Its `outcome_unknown` is true if
+    the COMMIT of its transaction failed, so that it may be stored or not.
     """
 
     synced: bool = False
@@ -45,7 +44,7 @@ class Job(Generic[T]):
     future: asyncio.Future[T] = field(init=False)
     result: Any = field(default=None, init=False)
     error: Exception | None = field(default=None, init=False)
-    doubtful: bool = field(default=False, init=False)
+    outcome_unknown: bool = field(default=False, init=False)
 
     def run(self, connection: sqlite3.Connection) -> T:
         """Do the work and return its result."""
@@ -108,7 +107,7 @@ class _DatabaseThread:
         self._finished.wait()
 
     def drop(self) -> None:
-        """Take no more jobs in a forked child, which does not have the thread; the connection is its parent's."""
+        """Take no more jobs in a forked child: the thread and the connection are its parent's."""
         self._closed = True
         self._finished = threading.Event()  # a new one, as the thread may hold the lock of the other
         self._finished.set()
@@ -137,7 +136,7 @@ class _DatabaseThread:
         return jobs
 
     def _handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Run the jobs and return those that have a result, in the order in which the callers learn it."""
+        """Run the jobs and return the jobs with a result, in the order in which their callers get it."""
         raise NotImplementedError
 
     def _open(self) -> sqlite3.Connection:
@@ -146,7 +145,7 @@ class _DatabaseThread:
         return self._connection
 
     def _drop_connection(self) -> None:
-        """Close a connection that failed, which cannot be trusted any more; the next job opens a new one."""
+        """Close a connection that failed, since its state is unknown; the next job opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
@@ -180,12 +179,11 @@ class Writer(_DatabaseThread):
     """A thread that commits all queued jobs as one transaction.
 
     It first calls `before_transaction`, which may refuse the transaction, and at last `end_transaction`. A job that
-    fails with an `AgenticXError` raises that. If it has written something before, or if the database fails, the
-    transaction is rolled back with the jobs committed beside it, and each of those is tried again in its own
-    transaction.
+    fails with an `AgenticXError` raises that. If such a job has written something, or if the database fails, the
+    transaction is rolled back, and each of its jobs is tried again in a transaction of its own.
 
-    After a `COMMIT` that failed it is unknown whether its jobs are stored. The next transaction first finds that out,
-    before it stores anything: so readers get what is stored in the order of the log.
+    After a `COMMIT` that failed its jobs may be stored or not. The next transaction finds this out before it stores
+    anything, so readers get events in the order of the log.
     """
 
     def __init__(
@@ -198,8 +196,8 @@ class Writer(_DatabaseThread):
         self._before_transaction = before_transaction
         self._end_transaction = end_transaction
         self._synced: bool | None = None
-        self._doubtful: list[Job[Any]] = []
-        self._found: list[Job[Any]] = []  # those of the doubtful ones that turned out to be stored
+        self._unknown: list[Job[Any]] = []
+        self._found: list[Job[Any]] = []  # jobs of `_unknown` that turned out to be stored
         self._failed = False
         self._committing = False
         super().__init__(connect, name)
@@ -249,11 +247,11 @@ class Writer(_DatabaseThread):
             jobs = [job for job in jobs if job not in self._found]
             if self._committing:
                 for job in jobs:
-                    job.doubtful = True
-                self._doubtful += (job for job in jobs if job.result)  # others have nothing to publish
+                    job.outcome_unknown = True
+                self._unknown += (job for job in jobs if job.result)  # others have nothing to publish
             if len(jobs) == 1:
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
-                jobs[0].error = _map_error(exc, doubtful=jobs[0].doubtful)
+                jobs[0].error = _map_error(exc, outcome_unknown=jobs[0].outcome_unknown)
                 return
         for job in jobs:
             job.error = job.result = None
@@ -269,8 +267,8 @@ class Writer(_DatabaseThread):
             self._synced = synced
         connection.execute("BEGIN IMMEDIATE")
         self._before_transaction(connection)
-        if self._doubtful:
-            self._find_doubtful(connection)
+        if self._unknown:
+            self._find_stored(connection)
         for job in jobs:
             if job in self._found:
                 continue
@@ -286,15 +284,15 @@ class Writer(_DatabaseThread):
         self._committing = True  # from now on a failure leaves it open what is stored
         connection.execute("COMMIT")
 
-    def _find_doubtful(self, connection: sqlite3.Connection) -> None:
-        """Find which of the doubtful jobs are stored; the others are repeated by their callers."""
-        while self._doubtful:
-            job = self._doubtful[0]
+    def _find_stored(self, connection: sqlite3.Connection) -> None:
+        """Find the jobs of unknown outcome that are stored; the callers repeat the others."""
+        while self._unknown:
+            job = self._unknown[0]
             try:
                 result = job.find(connection)
             except AgenticXError:  # its session is deleted or damaged
                 result = None
-            del self._doubtful[0]  # it stays if the database fails, and is found by the next transaction
+            del self._unknown[0]  # it stays if the database fails, and is found by the next transaction
             if result is not None:
                 job.result, job.error = result, None
                 self._found.append(job)
@@ -330,25 +328,25 @@ def _close_statements(failure: BaseException | None) -> None:
         failure = failure.__context__
 
 
-def _map_error(exc: Exception, *, doubtful: bool = False) -> Exception:
-    """Return the error that the caller gets; `doubtful` if the work may be stored although it failed.
+def _map_error(exc: Exception, *, outcome_unknown: bool = False) -> Exception:
+    """Return the error that the caller gets; `outcome_unknown`: the work may be stored although it failed.
 
     SQLite runs out of memory when it takes damaged bytes for a size, so its `MemoryError` is an error of the database.
     """
     if isinstance(exc, MemoryError):
-        return (Doubtful if doubtful else StoreError)("the database ran out of memory")
+        return (OutcomeUnknown if outcome_unknown else StoreError)("the database ran out of memory")
     if isinstance(exc, OverflowError):  # a number that damage made too large to count on from
         return damaged_data("a number in the database", exc)
     if isinstance(exc, sqlite3.Error) or exhausted_error(exc) is not None:
-        return (Doubtful if doubtful else StoreError)(f"the database failed: {exc}")
-    return Doubtful(str(exc)) if doubtful and isinstance(exc, StoreError) else exc
+        return (OutcomeUnknown if outcome_unknown else StoreError)(f"the database failed: {exc}")
+    return OutcomeUnknown(str(exc)) if outcome_unknown and isinstance(exc, StoreError) else exc
 
 
 def _deliver_results(jobs: list[Job[Any]]) -> None:
     """Schedule the results on the loops, one call per loop, in the order of the jobs.
 
-    They are passed as they are now: a doubtful job that turns out to be stored has another one soon, maybe before the
-    loop has come to this one.
+    They are passed as they are now: a job of unknown outcome that turns out to be stored has another result
+    soon, maybe before the loop has come to this one.
     """
     loops: dict[asyncio.AbstractEventLoop, list[tuple[Job[Any], Any, Exception | None]]] = {}
     for job in jobs:

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, rev: int, index: int) -> None:
-    """Make `turn`, which that record accepts, the running one of its session, or an open child."""
+    """Store `turn`, which the record accepts, as the running turn of its session or as an open child turn."""
     is_child = turn.parent_turn_id is not None
     if not is_child:
         connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
@@ -47,7 +47,7 @@ def is_known(connection: sqlite3.Connection, turn_id: str) -> bool:
 def find_turn(
     connection: sqlite3.Connection, session_id: str, turn_id: str | None, client_turn_id: str | None
 ) -> TurnRecord | None:
-    """Return the session's turn of that id, or of that `client_turn_id`; without either the running one; else None."""
+    """Return the session's turn with this id or `client_turn_id`, without either the running turn, or None."""
     number = session_number(connection, session_id)
     if turn_id is None and client_turn_id is None:
         return running_turn(connection, number)
@@ -57,7 +57,7 @@ def find_turn(
 
 
 def running_turn(connection: sqlite3.Connection, number: int) -> TurnRecord | None:
-    """Return the session's turn without a terminal event, else None."""
+    """Return the session's turn without a terminal event, or None."""
     found = _select_turns(connection, "sessions.number = ? AND sessions.running = turns.id", (number,))
     return found[0] if found else None
 

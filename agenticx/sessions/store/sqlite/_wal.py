@@ -1,15 +1,15 @@
 """Detection of damage in the write-ahead log, which SQLite drops without an error.
 
-SQLite reads a log up to the first frame that is not as it was written, takes that for its end, and reads none at all if
-its header is wrong; then it overwrites the rest, or deletes the file. Its recovery is right about a write that was cut
-off, which is the last one. It is wrong about a damaged log, which has more:
+SQLite reads a log up to the first invalid frame and takes it for the end of the log; with an invalid header it reads no
+frame. Then it overwrites the rest, or deletes the file. That is right if the last write was cut off. It is wrong if the
+log is damaged. A damaged log has one of these:
 
-1. Transactions of the log's generation after the end that it found: two or more, or one whose last frame is as it was
-   written; otherwise that one is the write that was cut off. Frames of an earlier generation, which have other salts,
-   were in the database when this one began.
-2. No frame that it reads, and a header that belongs to none: its salts are neither those of the first frame nor of the
-   generation after that. This is reported too if all was in the database, which a power cut cannot bring about where
-   the disk writes a sector whole or not at all.
+1. Transactions of the log's generation after the end that SQLite found: two or more, or one with a valid last frame. A
+   single one with an invalid last frame is the write that was cut off. Frames of an earlier generation have other
+   salts; they were in the database when the present generation began.
+2. No valid frame, and a header whose salts are neither the salts of the first frame nor of the next generation. This is
+   reported even if the database has all transactions. A power cut cannot cause it on a disk that writes a sector whole
+   or not at all.
 
 The format: https://sqlite.org/fileformat2.html#the_write_ahead_log and https://sqlite.org/walformat.html
 """
@@ -41,7 +41,7 @@ _CHECKSUM = struct.Struct(">2I")  # the last of a header, and of a frame's heade
 
 
 def keep_damaged_log(path: Path, now: datetime) -> Path | None:
-    """Copy the log beside the database `path` for manual recovery if it is damaged; return the copy, else None.
+    """Copy the log of the database `path` for manual recovery if the log is damaged; return the copy, or None.
 
     Call it before SQLite can overwrite or delete the log. Raises `StoreError` if the copy cannot be made; the log is
     left unchanged then.
@@ -115,7 +115,7 @@ def _frames(file: BinaryIO, page_bytes: int, begin: int) -> Iterator[_Frame]:
 
 
 def _copy(file: BinaryIO, log: Path, now: datetime) -> Path:
-    """Copy the log beside itself; if there is a copy with the same content already, return that one."""
+    """Copy the log into its own folder; if a copy with the same content exists, return that one."""
     stem = f"{log.name}.damaged-"
     copy_path = log.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
     file.seek(0)

@@ -1,4 +1,4 @@
-"""The check of a database file that no process owns, which does not change it."""
+"""The check of a database file that no process owns. It does not change the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_database(path: Path) -> FileState:
 def _has_log(path: Path) -> bool:
     """Return whether SQLite would have to write a file in order to read the database.
 
-    That is the -shm file of a write-ahead log, or the database itself if its creation was cut off.
+    SQLite writes the -shm file of a write-ahead log, and the database itself if its creation was cut off.
     """
     log, index, journal = (path.with_name(f"{path.name}-{suffix}") for suffix in ("wal", "shm", "journal"))
     return journal.exists() or (log.exists() and log.stat().st_size > 0 and not index.exists())

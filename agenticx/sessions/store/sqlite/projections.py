@@ -1,7 +1,7 @@
-"""The check of the schema, and of the tables that are made of the log: each session is folded anew.
+"""The check of the schema and of the tables that are derived from the log: each session is folded again.
 
-It does not notice another text in an event or a record, as long as that can be decoded, nor another id of a commit.
-Exceptions are the events of segments, whose compression has a checksum, and messages, whose keys are digests.
+It does not notice a changed text in an event or a record that can still be decoded, nor a changed id of a commit. It
+does notice changed events of segments, whose compression has a checksum, and changed messages, whose keys are digests.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _schema_differences(connection: sqlite3.Connection, types: Sequence[str]) ->
 
 
 def _schema(connection: sqlite3.Connection, types: Sequence[str]) -> dict[tuple[str, str], tuple[str, str | None]]:
-    """Return the table and the statement of all that has one of these types.
+    """Return the table and the statement of each item of the schema with one of these types.
 
-    Without those that `ANALYZE` makes; the statements of FTS5's own tables are left out, as its version makes them.
+    Tables of `ANALYZE` are left out. So are the statements of FTS5's own tables, which depend on its version.
     """
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'")
     return {

@@ -20,7 +20,7 @@ _BUSY_SECONDS = 5.0
 class SqliteReader:
     """The `StoreReader` of a database file.
 
-    Raises `StoreError` for a file that cannot be read, such as one of another version.
+    Raises `StoreError` for a file that cannot be read, for example of another version.
     """
 
     def __init__(self, path: Path, *, blobs: Blobs) -> None:

@@ -22,7 +22,7 @@ __all__ = [
     "kind_in",
 ]
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 17
 """The version of the schema and of what its rows contain, in the file's header as `user_version`."""
 
 APPLICATION_ID = 0x41475831

@@ -2,14 +2,14 @@
 
 1. Commits of all sessions that arrive while a transaction runs are stored together by the next one (group commit).
    They are packed together too: see `_newest_commits`.
-2. A transaction with a commit that is to be synced is synced to the disk (synchronous=FULL). One of tokens alone is
-   not: it survives the death of the process, and a power cut may lose the last of them.
+2. A transaction with a commit that asks for a sync is synced to the disk (synchronous=FULL). A transaction of tokens
+   alone is not: it survives the death of the process, but a power cut may lose the last tokens.
 3. The file has one owner: a second process is refused, with the owner's process id (`owner`).
 4. Events are read from the disk in a thread of their own: reading a session does not wait for a replay.
-5. A session that begins with the events of another one is written in many transactions, and has no id until the last
-   one: so it appears whole, and no other commit waits long. The next start deletes one that was not completed.
-6. A session that is deleted loses its id in one transaction, and its rows in many, for the same reasons. The next start
-   deletes the rows that are left.
+5. A session that begins with copied events is written in many transactions, and gets its id in the last one: so it
+   appears whole, and no other commit waits long. The next start deletes an incomplete session.
+6. A deleted session loses its id in one transaction and its rows in many, for the same reasons. The next start deletes
+   the remaining rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agenticx.sessions.log.records import Fact
 from agenticx.sessions.log.searchable_texts import SearchableText
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.state import FoldedSession
-from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
+from agenticx.sessions.store.base import Lease, OutcomeUnknown, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.deletions import Deletions
 from agenticx.sessions.store.hosts import this_host
@@ -60,9 +60,9 @@ _log = get_logger(__name__)
 
 
 class SqliteStore:
-    """A `Store` in the file `path`, which is created if there is none and owned by this object until `aclose`.
+    """A `Store` in the file `path`; the file is created if it is missing. This object owns it until `aclose`.
 
-    Raises `OwnedElsewhere` while another process owns it, and `StoreError` for a file that cannot be used.
+    Raises `OwnedElsewhere` while another process owns the file, `StoreError` for a file that cannot be used.
     """
 
     shared = None
@@ -96,6 +96,8 @@ class SqliteStore:
         before, after = make_records(copied_count=0)
 
         def work(connection: sqlite3.Connection) -> None:
+            if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (record.id,)).fetchone() is not None:
+                return
             number = rows.add_session(connection, record)
             add_first_commit(connection, number, new_id("cmt"), position=position)
             add_records(connection, number, [*before, *after])
@@ -109,7 +111,7 @@ class SqliteStore:
         pages: AsyncIterable[Sequence[StoredEvent]],
         make_records: Callable[..., PlacedRecords],
     ) -> None:
-        """Create a session in many short transactions, the last of which completes it; nobody sees it before."""
+        """Create a session in many short transactions; it becomes visible, complete, with the last one."""
         writer, commit_id, count = self._database.writer, new_id("cmt"), 0
         try:
             number = await self._write_part(lambda connection: rows.add_session(connection, record, is_complete=False))
@@ -134,7 +136,7 @@ class SqliteStore:
         """Write a part of a session that is not complete, and so does not exist if the outcome is unknown."""
         try:
             return await self._database.writer.submit(work)
-        except Doubtful as exc:
+        except OutcomeUnknown as exc:
             raise StoreError(str(exc)) from exc
 
     async def _discard(self, record: SessionRecord) -> None:
@@ -168,7 +170,7 @@ class SqliteStore:
             number = await database.writer.submit(
                 hide, synced=True, on_commit=lambda _: self.log.remove_session(session_id)
             )
-        except Doubtful:  # readers find in the file whether the session is deleted
+        except OutcomeUnknown:  # readers find in the file whether the session is deleted
             database.read_again(session_id)
             raise
         self.ownership.remove(session_id)

@@ -10,10 +10,7 @@ from decimal import Decimal
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms import Sampling, Usage
-from agenticx.llms.prices import Price
-from agenticx.llms.wrappers.pricing import PricedModel
-from agenticx.llms.wrappers.retrying import RetryingModel
+from agenticx.llms import Price, PricedModel, RetryingModel, Sampling, Usage
 from agenticx.llms.wrappers.sampling import SampledModel
 from agenticx.runtime import Budget, BudgetExceeded, TurnContext
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, fail, hang, pause, say, usage

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenticx import UserMessage
 from agenticx.attachments import make_attachment
 from agenticx.errors import ModelError
 from agenticx.llms import TextDelta, Usage
-from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
-from agenticx.runtime import ContextCompactor, Session
+from agenticx.messages import AssistantMessage, ToolMessage
+from agenticx.runtime import ContextCompactor, Session, is_summary
 from agenticx.runtime.history_sizes import estimate_tokens
-from agenticx.runtime.summaries import SUMMARIES_CHARS, TAG, is_summary
+from agenticx.runtime.summaries import SUMMARIES_CHARS, TAG
 from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
 from tests.support.examples import examples
 from tests.support.histories import assistant, number, result, system, user, valid_histories, violations

@@ -15,7 +15,7 @@ from functools import partial
 
 import pytest
 
-from agenticx.errors import AgenticXError
+from agenticx import AgenticXError
 from agenticx.runtime import (
     AsyncConfirmGate,
     AutoApproveConfirmGate,
@@ -477,17 +477,18 @@ def read_until(master, text):
 
 
 @pytest.mark.promise("E2")
-def test_a_line_typed_ahead_at_a_terminal_answers_no_later_question():
+def test_several_lines_at_once_at_a_terminal_are_no_yes_and_answer_no_later_question():
     master, child = at_a_terminal(TWO_QUESTIONS)
     read_until(master, "1?\r\nAllow this? [y/N] ")
     os.write(master, b"y\ny\n")
     read_until(master, "2?\r\nAllow this? [y/N] ")
-    os.write(master, b"n\n")
+    os.write(master, b"y\n")
     out, _ = child.communicate(timeout=PATIENCE)
     os.close(master)
-    assert (out, child.returncode) == (b"[True, False]\n", 0)
+    assert (out, child.returncode) == (b"[False, True]\n", 0)
 
 
+@pytest.mark.ci_lane
 def test_an_unanswered_prompt_does_not_delay_or_break_the_end_of_the_program():
     master, child = at_a_terminal(EXPIRED)
     prompt = read_until(master, "[y/N] ")

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from agenticx.runtime import StopSignal
-from agenticx.runtime.interrupts import Interrupts, TurnInterrupted
+from agenticx.runtime import StopSignal, TurnInterrupted
+from agenticx.runtime.interrupts import Interrupts
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

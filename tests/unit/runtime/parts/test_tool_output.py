@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge, ToolError
 from agenticx.runtime.calls.result_rendering import render_value, truncate
-from agenticx.tools.base import ToolOutput
+from agenticx.tools import ToolOutput
 from tests.support.wires.files import SMALLEST_PNG
 
 NOTE = 80  # what the note in the middle may add

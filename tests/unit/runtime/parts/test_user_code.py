@@ -159,6 +159,11 @@ async def test_a_thread_that_blocks_is_abandoned():
     release.set()
 
 
+def thread_called(name):
+    """Return the newest thread of that name; one of an earlier test may be about to end."""
+    return [thread for thread in threading.enumerate() if thread.name == name][-1]
+
+
 @pytest.mark.parametrize("delivered", [False, True], ids=["afterwards", "before the cancellation"])
 async def test_the_coroutine_that_an_abandoned_call_returned_is_closed(delivered):
     loop, called, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
@@ -176,8 +181,9 @@ async def test_the_coroutine_that_an_abandoned_call_returned_is_closed(delivered
     task = asyncio.create_task(run_in_thread(function, name="agx abandoned"))
     await called.wait()
     if delivered:  # the loop is blocked until the thread has ended, so that delivery comes first, then cancellation
+        thread = thread_called("agx abandoned")
         release.set()
-        next(thread for thread in threading.enumerate() if thread.name == "agx abandoned").join(PATIENCE)
+        thread.join(PATIENCE)
         loop.call_soon(task.cancel)
     else:
         task.cancel()
@@ -216,7 +222,7 @@ def test_the_coroutine_that_a_call_returned_after_the_end_of_its_loop_is_closed(
 
 @pytest.mark.parametrize("steps", range(5))
 @pytest.mark.parametrize("cancelled", [False, True])
-@pytest.mark.cases(quick=10)
+@pytest.mark.cases(quick=2)
 def test_the_coroutine_that_a_call_returned_is_taken_or_closed_at_whatever_step_its_loop_ends(steps, cancelled):
     called, release, taken = threading.Event(), threading.Event(), []
 
@@ -240,8 +246,9 @@ def test_the_coroutine_that_a_call_returned_is_taken_or_closed_at_whatever_step_
         if cancelled:
             task.cancel()
             await asyncio.wait({task})
+        thread = thread_called("agx late")
         release.set()
-        next(thread for thread in threading.enumerate() if thread.name == "agx late").join(PATIENCE)
+        thread.join(PATIENCE)
         for _ in range(steps):
             await asyncio.sleep(0)
 

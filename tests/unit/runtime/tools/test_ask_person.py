@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import AgenticXError
+from agenticx import AgenticXError
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import (
     AgentRuntime,
@@ -17,10 +17,10 @@ from agenticx.runtime import (
     RuntimeEvent,
     Session,
     StopSignal,
+    Turn,
     TurnContext,
     ask_person,
 )
-from agenticx.runtime.turn import Turn
 from agenticx.settings import load_settings
 from agenticx.testing import call, check_grammar, collect, outline
 from agenticx.tools import tool
@@ -38,7 +38,7 @@ async def ask_for_colour(_turn: Turn) -> str:
 
 
 def runtime(gate: Any, **settings: Any) -> AgentRuntime:
-    return AgentRuntime(ScriptedModel([]), gate, settings=load_settings(settings, environ={}), clock=LoopClock())
+    return AgentRuntime(ScriptedModel([]), gate, settings=load_settings(settings), clock=LoopClock())
 
 
 async def run(gate: Any, context: TurnContext, stop: StopSignal | None = None, **settings: Any) -> list[RuntimeEvent]:
@@ -115,5 +115,5 @@ async def test_only_the_work_of_a_turn_that_runs_can_ask() -> None:
             raise
 
     model = ScriptedModel([call("look"), "Done."])
-    await AgentRuntime(model, AutoApproveConfirmGate(), tools=[look], settings=load_settings(environ={})).run("go")
+    await AgentRuntime(model, AutoApproveConfirmGate(), tools=[look], settings=load_settings()).run("go")
     assert len(refused) == 1

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock
 from agenticx.llms import ScriptedModel
-from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage
 from agenticx.runtime import (
     AgentRuntime,
     AsyncConfirmGate,
@@ -31,7 +32,7 @@ from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.settings import load_settings
 from agenticx.testing import call, check_grammar, collect, outline
 from agenticx.tools import Assessment, UserQuestion, tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +42,7 @@ NOBODY = "No answer: nobody can be asked now. Go on without it, or say in your r
 
 
 def runtime(model: ScriptedModel, gate: Any = None, **settings: Any) -> AgentRuntime:
-    return AgentRuntime(model, gate, tools=[ask_user], settings=load_settings(settings, environ={}))
+    return AgentRuntime(model, gate, tools=[ask_user], settings=load_settings(settings))
 
 
 def results(session: Session) -> list[tuple[str, str]]:
@@ -262,7 +263,7 @@ async def test_a_question_whose_tool_is_gone_after_a_restart_is_closed(replaced:
         events.extend(batch)
 
     tools = [other] if replaced == "by another tool" else []
-    asking = AgentRuntime(ScriptedModel(["."]), AsyncConfirmGate(), settings=load_settings(environ={}))
+    asking = AgentRuntime(ScriptedModel(["."]), AsyncConfirmGate(), settings=load_settings())
     await asking.write_turn(point, session, sink, tools=tools)
     assert data_of(events, "question_answered") == [{"id": "qst_1", "answer": "", "by": "restart"}]
     assert [outcome for _, outcome in results(session)] == ["denied" if tools else "unknown_tool"]

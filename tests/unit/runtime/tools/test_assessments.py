@@ -12,16 +12,15 @@ from datetime import timedelta
 
 import pytest
 
-from agenticx.errors import AgenticXError
-from agenticx.messages import AssistantMessage, ToolCall, UserMessage
+from agenticx import AgenticXError, UserMessage
+from agenticx.messages import AssistantMessage, ToolCall
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
 from agenticx.runtime.resume import ResumedRequest, ResumePoint
 from agenticx.runtime.user_requests.confirm_digest import confirm_digest, write_json
 from agenticx.runtime.user_requests.request_text import confirm_lines
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools import Assessment, tool
-from agenticx.tools.builtin.edits import file_edit, file_write
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec, file_edit, file_write
 from tests.support.jumping_clock import LoopClock
 from tests.support.lanes import Count
 from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
@@ -55,14 +54,17 @@ class BlockingAssessment:
 
 @pytest.mark.promise("C8")
 async def test_a_stop_ends_the_turn_while_an_assessment_runs(play):
-    held = BlockingAssessment()
+    held, stop, loop = BlockingAssessment(), TimedStop(), asyncio.get_running_loop()
 
-    @tool(risk="read", assess=held)
+    def assess(arguments, context):
+        loop.call_soon_threadsafe(stop.press_soon)
+        return held(arguments, context)
+
+    @tool(risk="read", assess=assess)
     async def look() -> str:
         """Look."""
         return "seen"
 
-    stop = TimedStop("tool_call")
     run = await play([[call("look"), call("look")]], tools=[look], stop=stop.signal, on=stop)
     held.go_on.set()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import AgenticXError
+from agenticx import AgenticXError
 from agenticx.llms import ScriptedModel
 from agenticx.runtime import Event, RuntimeEvent, Session, TurnContext, TurnError, current_turn
 from agenticx.runtime.channel import Channel

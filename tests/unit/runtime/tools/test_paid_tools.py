@@ -7,11 +7,9 @@ from decimal import Decimal
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.clocks import SystemClock
-from agenticx.llms import Usage
-from agenticx.llms.prices import Price
-from agenticx.llms.wrappers.pricing import PricedModel
-from agenticx.messages import UserMessage
+from agenticx.llms import Price, PricedModel, Usage
 from agenticx.runtime import Budget, BudgetExceeded, TurnContext
 from agenticx.testing import ScriptedModel, call, say, usage
 from agenticx.tools import ToolContext, tool

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agenticx import load_attachment, open_hub
+from agenticx import UserMessage, load_attachment, open_hub
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.wrappers.file_limits import FileLimitModel
-from agenticx.messages import ToolMessage, UserMessage
+from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
-from agenticx.sessions.history.export import export_markdown
+from agenticx.sessions import export_markdown
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools import tool
 from tests.support.wires.files import GIF, SMALLEST_PNG, TEXT, contents

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.testing import ScriptedGate, call
-from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.builtin import bash_exec
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -21,9 +21,8 @@ from agenticx.errors import (
     ToolError,
     UserCodeError,
 )
-from agenticx.runtime import TurnContext
-from agenticx.runtime.calls.authorization import CallRefused
-from agenticx.runtime.interrupts import TurnInterrupted
+from agenticx.runtime import TurnContext, TurnInterrupted
+from agenticx.runtime.calls.validation import CallRefused
 from agenticx.runtime.resume import NullCallJournal
 from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools import ToolContext, tool

@@ -12,8 +12,7 @@ import pytest
 from agenticx.llms import ToolCallDelta
 from agenticx.runtime import AgentHook, AutoApproveConfirmGate, Block, ConfirmAnswer, HookRegistry, StopSignal
 from agenticx.testing import ScriptedGate, ScriptedModel, call, finish, outline, raw, say
-from agenticx.tools import ToolContext, tool
-from agenticx.tools.base import ToolOutput
+from agenticx.tools import ToolContext, ToolOutput, tool
 from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
@@ -298,7 +297,8 @@ async def test_arguments_that_the_user_changed_are_converted_in_the_same_way(pla
     gate = ScriptedGate(ConfirmAnswer(approved=True, arguments={"steps": "4"}))
     run = await play([call("move", {"steps": 3}), "ok"], tools=[move], gate=gate)
 
-    assert run.results == [("call_1", "ok", "4")]
+    ((_, outcome, text),) = run.results
+    assert (outcome, text.splitlines()[1:]) == ("ok", ["4"])
     assert run.events_of("tool_result")[0].data["repaired"] is True
 
 

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.errors import StoreError
 from agenticx.llms import ScriptedModel
-from agenticx.messages import Message, UserMessage
+from agenticx.messages import Message
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Commit, Hub, Store, StoredEvent, TurnRequest
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions import BlobFolder, Commit, Hub, Store, StoredEvent, TurnRequest, fork, read_messages
 from agenticx.sessions.store.attachments import SMALLEST_CONTENT
-from agenticx.sessions.store.blobs import BlobFolder, content_digest
+from agenticx.sessions.store.blobs import content_digest
 from agenticx.settings import load_settings
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import SessionHarness, wait_for_turn_end

@@ -9,8 +9,7 @@ import pytest
 
 from agenticx.errors import SessionBusy
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
-from agenticx.sessions import Hub, SessionRecord, TurnRequest
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import Hub, SessionRecord, TurnRequest, fork
 from agenticx.testing import call
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 
@@ -21,6 +20,13 @@ ASK = call("ask_user", {"text": "Go on?"})
 
 def note(text: str) -> Any:
     return call("note", {"text": text})
+
+
+async def open_in_auto(harness: SessionHarness, *script: Any) -> Hub:
+    """Open a hub whose session is put into mode auto."""
+    hub = await harness.open(*script)
+    await hub.change(harness.session_id, {"permission_mode": "auto"})
+    return hub
 
 
 async def answer_question(hub: Hub, session_id: str) -> None:
@@ -43,9 +49,7 @@ async def modes(harness: SessionHarness) -> list[tuple[str | None, bool | None]]
 
 
 async def test_a_turn_that_goes_on_keeps_its_consent_and_a_queued_one_asks(harness: SessionHarness) -> None:
-    hub = await harness.open(ASK)
-    session_id = harness.session_id
-    await hub.change(session_id, {"permission_mode": "auto"})
+    hub, session_id = await open_in_auto(harness, ASK), harness.session_id
     await hub.start(session_id, TurnRequest(input="one"))
     await wait_for_event(harness.store, session_id, "question_asked")
     for text in ("two", "three"):
@@ -66,10 +70,8 @@ async def test_a_turn_that_goes_on_keeps_its_consent_and_a_queued_one_asks(harne
 
 
 async def test_a_turn_without_consent_does_not_get_it_by_another_restart(harness: SessionHarness) -> None:
-    hub = await harness.open()
+    await harness.close(await open_in_auto(harness))
     session_id = harness.session_id
-    await hub.change(session_id, {"permission_mode": "auto"})
-    await harness.close(hub)
 
     hub = await harness.open(ASK)
     await hub.start(session_id, TurnRequest(input="one"))
@@ -96,9 +98,7 @@ async def test_a_turn_without_consent_does_not_get_it_by_another_restart(harness
 
 
 async def test_only_a_request_that_is_accepted_and_names_the_mode_is_consent(harness: SessionHarness) -> None:
-    hub = await harness.open(note("new"), "done")
-    session_id = harness.session_id
-    await hub.change(session_id, {"permission_mode": "auto"})
+    hub, session_id = await open_in_auto(harness, note("new"), "done"), harness.session_id
     first = TurnRequest(input="one", client_turn_id="a", permission_mode="auto")
     await hub.start(session_id, first)
     await wait_for_turn_end(harness.store, session_id)
@@ -121,10 +121,8 @@ async def test_only_a_request_that_is_accepted_and_names_the_mode_is_consent(har
 
 
 async def test_a_fork_has_the_consent_of_the_session_that_it_was_made_from(harness: SessionHarness) -> None:
-    hub = await harness.open()
+    await harness.close(await open_in_auto(harness))
     session_id = harness.session_id
-    await hub.change(session_id, {"permission_mode": "auto"})
-    await harness.close(hub)
 
     hub = await harness.open(note("asked"), "done", note("created"), "done")
     store = harness.store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.errors import AgenticXError
+from agenticx import AgenticXError
 from agenticx.llms import ScriptedModel
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, TurnContext, current_turn
@@ -20,6 +20,7 @@ from agenticx.testing import call, check_grammar
 from agenticx.tools import Tool, tool
 from tests.support.commits import load
 from tests.support.lanes import Count
+from tests.support.memory_store import expire_lease
 from tests.support.timeouts import PATIENCE, PatientClock
 from tests.support.two_hubs import UnreliableStore
 
@@ -84,7 +85,7 @@ async def use(case: Case, hubs: tuple[Hub, Hub]) -> None:
             with suppress(AgenticXError):
                 await case.rng.choice(hubs).stop(case.session.id)
         if case.rng.random() < 0.3:
-            case.store.memory.expire(case.session.id, noticed=case.rng.random() < 0.5)
+            expire_lease(case.store.memory, case.session.id, noticed=case.rng.random() < 0.5)
 
 
 async def finish(case: Case, hubs: tuple[Hub, Hub]) -> None:
@@ -95,7 +96,7 @@ async def finish(case: Case, hubs: tuple[Hub, Hub]) -> None:
             await hubs[0].recover()
             await asyncio.sleep(0.002)
     await asyncio.gather(*(hub.close() for hub in hubs))
-    case.store.memory.expire(case.session.id)
+    expire_lease(case.store.memory, case.session.id)
     last = case.open_hub(case.store.other_worker())
     await last.recover()
     await last.close()

@@ -21,11 +21,10 @@ from agenticx.runtime import (
     RuntimeEvent,
     Session,
     TurnContext,
+    UserRequest,
     current_turn,
 )
-from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest, fork, read_messages
 from agenticx.sessions.log.records import RequestAsked
 from agenticx.settings import load_settings
 from agenticx.testing import call, check_grammar, hang
@@ -114,8 +113,12 @@ async def test_two_children_ask_at_once_and_each_answer_reaches_its_call(new_sto
     tools = [asks(name, [call("post", {"text": name}), f"{name} ends"], [post]) for name in ("a", "b")]
     async with session_over(store, tmp_path, [[call("ask_a"), call("ask_b")], "Done."], tools) as (hub, id_):
         await hub.start(id_, TurnRequest(input="go"))
-        while len(questions := await hub.open_requests(id_)) < 2:
-            await asyncio.sleep(0.001)
+
+        async def both() -> Sequence[UserRequest]:
+            found = await hub.open_requests(id_)
+            return found if len(found) == 2 else ()
+
+        questions = await wait_until(both)
         assert sorted(one.agent_path for one in questions) == [("meta", "a"), ("meta", "b")]
         for one in reversed(questions):
             answer = YES if one.agent_id == "b" else NO
@@ -138,8 +141,12 @@ async def test_an_end_of_the_session_s_work_ends_the_turns_below(
     tools = [asks("a", [call("ask_leaf")], [asks("leaf", [hang()])]), asks("b", [hang()])]
     async with session_over(store, tmp_path, [[call("ask_a"), call("ask_b")]], tools) as (hub, id_):
         await hub.start(id_, TurnRequest(input="go"))
-        while len((found := turns(await authority(store).log.read(id_, 0, 1000))).get("leaf", ())) < 3:
-            await asyncio.sleep(0.001)
+
+        async def with_leaf() -> dict[str, list[dict[str, Any]]]:
+            found = turns(await authority(store).log.read(id_, 0, 1000))
+            return found if len(found.get("leaf", ())) == 3 else {}
+
+        found = await wait_until(with_leaf)
         assert set(found) == {"meta", "a", "b", "leaf"}
         if end == "delete":
             return await hub.delete(id_)

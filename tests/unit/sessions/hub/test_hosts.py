@@ -13,12 +13,11 @@ import pytest
 
 from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
-from agenticx.llms.scripted import Script
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.hosts import WorkspaceElsewhere
 from agenticx.settings import load_settings
-from agenticx.testing import call
+from agenticx.testing import Script, call
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock
 from tests.support.two_hubs import UnreliableStore

@@ -10,12 +10,10 @@ import pytest
 from agenticx import builtin_tools
 from agenticx.errors import SessionBusy, SettingsError
 from agenticx.llms import ScriptedModel
-from agenticx.llms.scripted import Script
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub, SqliteStore
-from agenticx.sessions.hub.session_fields import WorkspaceGone
+from agenticx.sessions import Hub, SqliteStore, WorkspaceGone
 from agenticx.settings import load_settings
-from agenticx.testing import call, say
+from agenticx.testing import Script, call, say
 from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio

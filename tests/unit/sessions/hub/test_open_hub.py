@@ -48,6 +48,10 @@ async def test_a_turn_yields_its_stored_events_and_takes_answers_meanwhile(tmp_p
             events.append(event)
             assert await hub.store.log.head(session.id) >= len(events)
             if event.type == "confirm_required":
+                with pytest.raises(
+                    SessionBusy, match=r"already runs turn .* waits for an answer \(`hub.open_requests`"
+                ):
+                    await collect(hub.run_turn(session.id, "More"))
                 await hub.answer(event.data["id"], YES, digest=event.data["digest"])
         assert outline(events) == ["turn_started", "round_start", *ASKED, "round_start", "token", "final"]
         assert [event.data["text"] for event in events if isinstance(event, TokenEvent)] == ["Noted."]

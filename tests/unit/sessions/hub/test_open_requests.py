@@ -21,8 +21,7 @@ from agenticx.runtime import (
     UserAnswer,
     UserRequest,
 )
-from agenticx.sessions import Hub, TurnRequest
-from agenticx.sessions.history.fork import fork
+from agenticx.sessions import Hub, TurnRequest, fork
 from agenticx.sessions.log.records import RequestAnswered
 from agenticx.sessions.store.base import find_fact
 from agenticx.testing import call, check_grammar

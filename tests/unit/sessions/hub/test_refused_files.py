@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
-from agenticx.messages import Message, UserMessage
-from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
-from agenticx.sessions.history.fork import fork
+from agenticx.messages import Message
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest, fork
 from agenticx.settings import load_settings
 from agenticx.testing import fail
 from tests.support.sessions import wait_for_turn_end

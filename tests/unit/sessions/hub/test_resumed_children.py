@@ -18,19 +18,19 @@ from agenticx.runtime import (
     QuestionAnswer,
     RuntimeEvent,
     Session,
+    Turn,
     TurnContext,
+    TurnWork,
     ask_person,
 )
-from agenticx.runtime.turn import Turn
-from agenticx.runtime.turn_context import TurnWork
 from agenticx.sessions import Hub, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import call, check_grammar, hang, outline
 from agenticx.tools import tool
-from agenticx.tools.builtin.ask import ask_user
+from agenticx.tools.builtin import ask_user
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import wait_until
 from tests.support.two_hubs import authority, hub_over
 
 pytestmark = [pytest.mark.anyio, pytest.mark.keeps_owner]
@@ -114,13 +114,14 @@ class Program:
                 seen.append(event)
         return seen[-1].data["text"]
 
-    async def asked(self) -> Any:
-        """Return the oldest open request, once there is one."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for request in await self.hub.open_requests(self.session_id):
-                    return request
-                await asyncio.sleep(0.001)
+    async def asked(self, *, besides: Any = None) -> Any:
+        """Return the oldest open request, once there is one `besides` one that was answered."""
+
+        async def found() -> Any:
+            requests = await self.hub.open_requests(self.session_id)
+            return next((each for each in requests if besides is None or each.id != besides.id), None)
+
+        return await wait_until(found)
 
     async def log(self, ends: int) -> list[dict[str, Any]]:
         """Return the envelopes of the session once so many turns have ended; their grammar is checked."""
@@ -157,8 +158,7 @@ async def test_a_call_below_the_work_runs_once_it_is_allowed_after_a_restart(pro
     await hub.start(program.session_id, TurnRequest(input="go"))
     first = await program.asked()
     await hub.answer(first.id, YES, digest=first.digest)
-    while (before := await program.asked()).id == first.id:
-        await asyncio.sleep(0.001)
+    before = await program.asked(besides=first)
     earlier = program.seen["writer"]
     await program.end(how)
     script = ["Done."]
@@ -196,8 +196,8 @@ async def test_a_call_below_the_work_waits_through_several_restarts(program: Pro
     await hub.start(program.session_id, TurnRequest(input="go"))
     question = await program.asked()
     for end in ends:
-        while end == "close" and not program.hub.gate.pending(program.session_id):
-            await asyncio.sleep(0.001)
+        if end == "close":
+            await wait_until(lambda: program.hub.gate.pending(program.session_id))
         await program.end(end.removesuffix(" at once"))
         script = ["Done."]
         hub = await program.start(work)
@@ -246,8 +246,7 @@ async def test_the_work_itself_gets_its_answers_after_a_restart_each_asked_once(
     await hub.start(program.session_id, TurnRequest(input="go"))
     one = await program.asked()
     await hub.answer(one.id, QuestionAnswer(answer="1"))
-    while (two := await program.asked()).id == one.id:
-        await asyncio.sleep(0.001)
+    two = await program.asked(besides=one)
     await program.end(how)
     hub = await program.start(work)
     await hub.answer(two.id, QuestionAnswer(answer="2"))
@@ -270,9 +269,7 @@ async def test_an_answer_that_is_stored_just_before_a_kill_counts_unless_the_cal
     question = await program.asked()
     program.dies_after = last
     answering = asyncio.create_task(hub.answer(question.id, YES, digest=question.digest))
-    async with asyncio.timeout(PATIENCE):
-        while not program.is_dead:
-            await asyncio.sleep(0.001)
+    await wait_until(lambda: program.is_dead)
     answering.cancel()
     await program.end("kill")
     script = ["Done."]
@@ -331,8 +328,7 @@ async def test_the_work_is_ended_if_a_turn_below_it_did_more_than_wait(program: 
     hub = await program.start(work)
     await hub.start(program.session_id, TurnRequest(input="go"))
     await program.asked()
-    while len(program.seen.get("b", ())) < 2:
-        await asyncio.sleep(0.001)
+    await wait_until(lambda: len(program.seen.get("b", ())) >= 2)
     await program.end("kill")
     hub = await program.start(work)
     log = await program.log(3)

@@ -19,6 +19,7 @@ from agenticx.sessions.hub.commands import Answer, decode_command, encode_comman
 from agenticx.settings import load_settings
 from agenticx.testing import call, hang
 from agenticx.tools import tool
+from tests.support.memory_store import expire_lease
 from tests.support.sessions import wait_for_event
 from tests.support.timeouts import wait_until
 
@@ -59,7 +60,7 @@ class Hubs:
 
     async def change_owner(self) -> None:
         """Have the second hub become the session's owner, without the first one knowing it."""
-        self._store.expire(self.session_id, noticed=False)
+        expire_lease(self._store, self.session_id, noticed=False)
         await self.second.change(self.session_id, {"pinned": True})
 
     async def wait_until_asked(self) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agenticx.permissions import Rule
-from agenticx.runtime import Session
-from agenticx.runtime.session import Option
+from agenticx.runtime import Option, Session
 from agenticx.sessions import SessionRecord, SessionState, StateChange
 from agenticx.sessions.hub.state_tracker import StateTracker, load_session
 from agenticx.sessions.log.tool_state import encode_state

@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 
-from agenticx.messages import Message, UserMessage
+from agenticx import UserMessage
+from agenticx.messages import Message
 from agenticx.sessions import SessionRecord, SessionState
 from agenticx.sessions.hub.state_tracker import StateTracker, load_session
 

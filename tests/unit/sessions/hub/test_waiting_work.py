@@ -12,10 +12,8 @@ import pytest
 
 from agenticx.clocks import SystemClock
 from agenticx.llms import ScriptedModel
-from agenticx.runtime import QuestionAnswer, QuestionClosed, ask_person
-from agenticx.runtime.turn import Turn
-from agenticx.sessions import Hub, SessionRecord, TurnFailed, TurnRequest
-from agenticx.sessions.store.factory import open_store
+from agenticx.runtime import QuestionAnswer, QuestionClosed, Turn, ask_person
+from agenticx.sessions import Hub, SessionRecord, TurnFailed, TurnRequest, open_store
 from agenticx.settings import load_settings
 from tests.support.sessions import wait_for_turn_end
 from tests.support.teams.sessions import log_of

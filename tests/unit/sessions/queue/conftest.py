@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.sessions import MemoryStore, SqliteStore
-from agenticx.sessions.store.blobs import MemoryBlobs
+from agenticx.sessions import MemoryBlobs, MemoryStore, SqliteStore
 from tests.support.message_queue import QueueHarness
 from tests.support.postgres.stores import ON_POSTGRES, stores_on_postgres
 from tests.support.two_hubs import unreliable_store

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub, MemoryStore, Store, TurnRequest
-from agenticx.sessions.store.base import NoOwner
+from agenticx.sessions import Hub, MemoryStore, NoOwner, Store, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import call
 from tests.support.intercepted_store import InterceptedStore, StoreCall
@@ -90,3 +89,22 @@ async def test_a_message_to_a_subagent_counts_once_though_its_owner_is_asked_twi
     await owner.close()
     heard = [one.content for one in kid.requests[-1].messages if isinstance(one, UserMessage)]
     assert heard == ["work", "More!", "Thanks."]
+
+
+async def test_a_retry_of_a_subagent_begins_once_though_its_owner_is_asked_twice(tmp_path: Path) -> None:
+    memory, answers = MemoryStore(), LostAnswer()
+    stores = iter([memory, InterceptedStore(memory.other_worker(), lambda write: write.make(), answers)])
+    session = SubagentSession(tmp_path, lambda: next(stores), [note])
+    owner = session.new_hub([spawn("kid"), "Later."], {"kid": ["one", "two"]})
+    hub = session.new_hub([], {})
+    await memory.create(session.record)
+    await owner.recover()
+    await session.run(owner)
+    await session.wait_for_event("subagent_completed", "kid-1")
+    await hub.retry_subagent(session.id, "kid-1")
+    assert answers.lost == 1
+    await session.wait_for_event("subagent_completed", "kid-1", 2)
+    await hub.close()
+    await owner.close()
+    runs = [event.type for event in await memory.log.read(session.id, 0, 10_000)].count("subagent_started")
+    assert runs == 2

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.errors import AgenticXError, SessionBusy
+from agenticx import AgenticXError
+from agenticx.errors import SessionBusy
 from agenticx.llms import ScriptedModel
 from agenticx.sessions import (
-    Doubtful,
     Hub,
+    OutcomeUnknown,
     OwnershipLost,
     SessionRecord,
     Store,
@@ -110,13 +111,13 @@ async def test_a_message_whose_commit_may_be_stored_when_the_lease_is_lost_is_no
     async def lose_lease(write: Write) -> Sequence[StoredEvent]:
         await write.make()
         await network.expire(record.id, noticed=False)
-        raise Doubtful("the store did not answer")
+        raise OutcomeUnknown("the store did not answer")
 
     def hub_over(store: Store) -> Hub:
         settings, model = load_settings({"home": tmp_path / "home"}, environ={}), ScriptedModel([])
         return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
 
-    network = await NewUnreliableStore(rng)(doubt_rate=0.0)
+    network = await NewUnreliableStore(rng)(unknown_rate=0.0)
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await network.create(record)
     old, new = hub_over(InterceptedStore(network, lose_lease)), hub_over(network.other_worker())

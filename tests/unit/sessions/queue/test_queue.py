@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import SessionBusy
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.sessions import (
     SqliteStore,
     TurnConflict,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.errors import StoreError
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.sessions import Store
 from agenticx.testing import call, hang, say
 from tests.support.intercepted_store import FailingCommits
 from tests.support.message_queue import QueueHarness, outline_of
+from tests.support.timeouts import wait_until
 from tests.support.two_hubs import end_lease, end_takeover
 
 pytestmark = pytest.mark.anyio
@@ -57,8 +57,7 @@ async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(
     await harness.submit("two")
     store.broken = True
     await harness.hub.stop(harness.record.id)
-    while harness.hub.running_turn_id(harness.record.id):
-        await asyncio.sleep(0.01)
+    await wait_until(lambda: not harness.hub.running_turn_id(harness.record.id))
     store.broken = False
     posted = await harness.submit("three")
     assert posted.state == "started"
@@ -82,8 +81,7 @@ async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: P
     await harness.submit("two", "steer")
     store.broken = True
     harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
-    while harness.hub.running_turn_id(harness.record.id):
-        await asyncio.sleep(0.01)
+    await wait_until(lambda: not harness.hub.running_turn_id(harness.record.id))
     with pytest.raises(StoreError):
         await harness.submit("lost", "reject")
     store.broken = False

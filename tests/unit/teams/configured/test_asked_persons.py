@@ -47,10 +47,7 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
         asked = await wait_for_event(hub.store, session.id, "question_asked")
         assert asked["agent_path"] == ["meta", "person"]
         (question,) = await hub.open_requests(session.id)
-        assert question.text == (
-            "user: Which size?\n\nhelper: Transferred to person, adopting the role of person immediately."
-            "\n\nIt is your turn to speak."
-        )
+        assert question.text == "user: Which size?\n\nIt is your turn to speak."  # the handoff said nothing
         await hub.answer(question.id, QuestionAnswer(answer="Large"))
         assert (await events)[-1].data["text"] == "Thanks."
         log = await log_of(hub, session.id)

@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import pytest
 
-from agenticx import open_hub
+from agenticx import UserMessage, open_hub
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.teams import (
@@ -29,6 +28,7 @@ from agenticx.teams import (
 from agenticx.testing import hang
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, team_file
 from tests.support.teams.sessions import open_session
+from tests.support.timeouts import wait_until
 from tests.support.wires.files import PNG
 from tests.unit.teams.chat_agents import Saying
 
@@ -101,8 +101,7 @@ async def test_a_first_speech_that_was_interrupted_is_made_again_with_the_files_
         with ScriptedModel([hang()]) as model:
             team = pair(model, ScriptedModel([]), session_id)
             running = asyncio.create_task(team.run(task=task, cancellation_token=token))
-            while not model.requests:
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: model.requests)
             token.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running

@@ -8,35 +8,15 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.attachments import make_attachment
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
-from agenticx.sessions import Hub
+from agenticx.sessions import Hub, export_markdown
 from agenticx.testing import call, collect, outline
 from tests.support.sessions import wait_for_event
-from tests.support.teams.configured import log_of, open_team_hub, shown, speakers, team_file
+from tests.support.teams.configured import DESK, log_of, open_team_hub, shown, speakers, team_file
 
 pytestmark = pytest.mark.anyio
-
-DESK = """
-kind = "swarm"
-[[participants]]
-name = "desk"
-system_message = "Ask."
-handoffs = ["clerk", "customer"]
-[[participants]]
-name = "clerk"
-system_message = "Work."
-handoffs = ["customer"]
-[[termination]]
-type = "handoff"
-target = "customer"
-[[termination]]
-type = "text_mention"
-text = "DONE"
-"""
-"""A team whose runs end when an agent hands over to the customer, who is no participant."""
-
 
 ASKING = """
 kind = "swarm"
@@ -80,6 +60,11 @@ async def test_the_reason_of_a_handoff_is_in_its_event_and_read_by_the_next_agen
         assert (await hub.store.catalog.get(session.id)).agent is None
         texts = [row["content"] for row in await hub.messages(session.id) if row.get("sender") == "desk"]
         assert texts[-1] == f"{message['content']}\nReason: They want a refund."
+        exported = await export_markdown(hub.store.log, session)
+        assert exported.partition("**handoff")[2] == (
+            '\\_to\\_clerk**\n\n```json\n{\n  "reason": "They want a refund."\n}\n```\n\n'
+            f"```\n{message['content']}\n```\n\n## clerk\n\nPaid. DONE\n"
+        )
     assert shown(model, 1)[-1] == (
         "user",
         "desk said:\nTransferred to clerk, adopting the role of clerk immediately.\nReason: They want a refund.",
@@ -92,10 +77,7 @@ async def test_a_person_in_the_team_is_asked_the_question_that_the_handoff_has_a
         events = asyncio.create_task(collect(hub.run_turn(session.id, "The notes.")))
         await wait_for_event(hub.store, session.id, "question_asked")
         (question,) = await hub.open_requests(session.id)
-        assert question.text == (
-            "user: The notes.\n\ndesk: Transferred to person, adopting the role of person immediately.\n"
-            "    Reason: Read or change?\n\nIt is your turn to speak."
-        )
+        assert question.text == "user: The notes.\n\ndesk: Read or change?\n\nIt is your turn to speak."
         await hub.stop(session.id)
         await events
 

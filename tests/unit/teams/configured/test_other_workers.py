@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.assembly import make_hub
-from agenticx.llms import ScriptedModel
-from agenticx.llms.model_cache import NamedModels
+from agenticx.llms import NamedModels, ScriptedModel
 from agenticx.sessions import Hub, MemoryStore, Store
 from agenticx.settings import load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TeamError

@@ -8,21 +8,18 @@ from typing import Any
 
 import pytest
 
-from agenticx import builtin_tools
+from agenticx import UserMessage, builtin_tools
 from agenticx.attachments import make_attachment
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub, TurnRequest
-from agenticx.sessions.history.export import as_markdown
-from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import MessageNotFound
-from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
+from agenticx.sessions import Hub, MessageNotFound, TurnRequest, export_markdown, fork
+from agenticx.teams import TeamConfigError, UnknownTeam
 from agenticx.testing import call, hang, outline, say
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, shown, speakers, team_file
+from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -143,7 +140,7 @@ async def test_the_calls_of_participants_are_messages_before_their_speeches(tmp_
             {"role": "assistant", "content": "A red rose.", "sender": "writer"},
             {"role": "assistant", "content": "Good.", "sender": "critic"},
         ]
-        assert "\n\n## writer\n\nLet me look.\n\n**look**\n\n```json\n" in as_markdown(session, messages)
+        assert "\n\n## writer\n\nLet me look.\n\n**look**\n\n```json\n" in await export_markdown(hub.store.log, session)
         with pytest.raises(MessageNotFound, match="is part of a speech; take the speech that follows it"):
             await hub.rewind(session.id, calls)
         await hub.rewind(session.id, messages[3]["message_id"])
@@ -179,8 +176,7 @@ async def test_a_stopped_run_goes_on_with_the_speaker_that_was_stopped(tmp_path:
     async with open_team_hub(tmp_path, model=model) as hub:
         session = await hub.create(team="pair")
         running = asyncio.create_task(run(hub, session.id, "Write."))
-        while len(model.requests) < 2:
-            await asyncio.sleep(0.001)
+        await wait_until(lambda: len(model.requests) >= 2)
         await hub.stop(session.id)
         assert (await running)["code"] == "stopped"
         assert said(await hub.messages(session.id)) == [(None, "Write."), ("writer", "One.")]
@@ -282,8 +278,7 @@ async def test_a_queued_message_is_the_next_task_and_a_steering_one_is_said_to_t
         assert (queued.state, steered.state) == ("queued", "steered")
         release.set()
         assert (await running)["text"] == "Two."
-        while hub.running_turn_id(session.id) is not None or len(model.requests) < 5:
-            await asyncio.sleep(0.001)
+        await wait_until(lambda: hub.running_turn_id(session.id) is None and len(model.requests) >= 5)
         log = await log_of(hub, session.id)
         assert sum(event["type"] == "steered" for event in log) == 1
         assert speakers(log) == ["writer", "critic"] * 2

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agenticx import UserMessage
 from agenticx.llms import ScriptedModel
-from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, TurnRequest
 from agenticx.testing import call, hang
 from agenticx.tools import tool

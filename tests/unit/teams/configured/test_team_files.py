@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agenticx import builtin_tools
-from agenticx.errors import AgenticXError
+from agenticx import AgenticXError, builtin_tools
+from agenticx.teams import TeamConfigError, UnknownTeam
 from agenticx.teams.configured.build import check_parts
-from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.teams.configured.files import TeamFiles, team_item
 
 TEAM = """

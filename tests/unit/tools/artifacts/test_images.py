@@ -11,16 +11,14 @@ from typing import Any
 
 import pytest
 
-from agenticx import AgentRuntime, ConfirmAnswer, Session, open_hub
+from agenticx import AgentRuntime, ConfirmAnswer, Session, UserMessage, open_hub
 from agenticx.attachments import make_attachment
 from agenticx.clocks import SystemClock
 from agenticx.errors import SettingsError, ToolError
-from agenticx.llms.images.base import ImageResult
-from agenticx.llms.prices import Price
-from agenticx.llms.wrappers.pricing import PricedModel
-from agenticx.messages import Message, UserMessage, files_of
+from agenticx.llms import ImageResult, Price, PricedModel
+from agenticx.messages import Message, files_of
 from agenticx.runtime import Budget, StopSignal, TurnContext
-from agenticx.settings import load_settings
+from agenticx.settings import load_settings, using_provider_variables
 from agenticx.testing import (
     ScriptedGate,
     ScriptedImages,
@@ -32,7 +30,7 @@ from agenticx.testing import (
     say,
     usage,
 )
-from agenticx.tools.builtin.images import image_tools
+from agenticx.tools.builtin import image_tools
 from tests.support.image_server import image_server, png
 
 pytestmark = pytest.mark.anyio
@@ -263,6 +261,23 @@ async def test_without_a_key_the_call_says_which_one_is_missing_until_it_is_set(
             monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1")
             events = [event async for event in hub.run_turn(session, "Draw.")]
     assert (server.prompts, result_of(events).startswith("1. 'a fox': images/a-fox-")) == (["a fox"], True)
+
+
+async def test_a_turn_of_another_terminal_makes_images_with_the_key_of_that_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel([call("generate_images", {"prompts": ["a fox"]}), "Done."] * 3)
+    values = {"home": tmp_path, "image_model": "openai:gpt-image-1-mini", "permission_mode": "auto"}
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-first")
+    with image_server() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1")
+        second = {"OPENAI_API_KEY": "sk-of-the-second", "OPENAI_BASE_URL": f"{server.address}/v1"}
+        async with open_hub("memory://", model=model, workspace=tmp_path, settings=load_settings(values)) as hub:
+            for variables in ({}, second, {}):
+                with using_provider_variables(variables):
+                    _ = [event async for event in hub.run_turn((await hub.create()).id, "Draw.")]
+    first = "Bearer sk-of-the-first"
+    assert server.keys == [first, "Bearer sk-of-the-second", first]
 
 
 async def test_images_count_apart_from_the_files_of_a_session() -> None:

@@ -8,8 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
-from agenticx.runtime import Session
-from agenticx.runtime.session import Option
+from agenticx.runtime import Option, Session
 from agenticx.sessions.log.tool_state import encode_state, load_files
 from agenticx.tools.artifacts.files import MAX_OLD_BYTES, MAX_OLD_REVISIONS, Artifacts, MemoryContents, UnknownArtifact
 

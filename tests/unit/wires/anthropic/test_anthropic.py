@@ -10,8 +10,7 @@ import pytest
 from agenticx.errors import SettingsError
 from agenticx.llms import ModelRequest, Sampling, complete, resolve_wire
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing import FakeOpenAIServer, body
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, RawReply, body
 from tests.support.wires.anthropic_events import (
     END,
     content_block,

@@ -9,7 +9,6 @@ import pytest
 
 from agenticx.llms import Finished, ReplyBuilder, ToolCallDelta, Usage
 from agenticx.llms.reply_limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
-from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from tests.support.wires.anthropic_events import (
     END,
     content_block,
@@ -24,6 +23,7 @@ from tests.support.wires.anthropic_events import (
 )
 from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, recordings, split_body
 from tests.support.wires.replies import deltas_of, sse
+from tests.support.wires.wires import WIRES
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ def test_a_call_without_its_end_marks_the_reply_as_broken() -> None:
 
 
 def test_arguments_are_streamed_as_they_arrive() -> None:
-    parser = AnthropicReplyParser(label="test", model="m")
+    parser = WIRES["anthropic"].parser("m")
     begin, first, second, _ = content_block(0, "tool_use", json_delta('{"x"'), json_delta(":1}"), **CALL)
     assert parser.feed(sse(begin)) == [ToolCallDelta(0, "toolu_1", "a")]
     assert parser.feed(sse(first)) == [ToolCallDelta(0, arguments='{"x"')]
@@ -408,7 +408,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
 )
 @pytest.mark.cases(quick=2)
 def test_an_endless_reply_is_ended_at_a_limit(events: list[Any]) -> None:
-    parser, builder, body = AnthropicReplyParser(label="test", model="m"), ReplyBuilder(), sse(*events)
+    parser, builder, body = WIRES["anthropic"].parser("m"), ReplyBuilder(), sse(*events)
     for _ in range(MAX_ITEMS + 1):
         for delta in parser.feed(body):
             builder.add(delta)
@@ -455,7 +455,7 @@ def test_a_single_json_object_with_an_error_is_an_error() -> None:
 
 
 def test_finished_is_the_last_delta_and_comes_once() -> None:
-    parser = AnthropicReplyParser(label="test", model="m")
+    parser = WIRES["anthropic"].parser("m")
     deltas = list(deltas_of(parser, [sse(*content_block(0, "text", text_delta("a")), message_delta(), END, END)]))
     assert deltas[-1] == Finished("end", "end_turn")
     assert sum(isinstance(delta, Finished) for delta in deltas) == 1

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenticx import UserMessage
 from agenticx.llms import ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic._request import request_body
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    ProviderState,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from agenticx.messages import AssistantMessage, Message, ProviderState, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import sanitize
 from tests.support.wires import sdk_types
 from tests.support.wires.rules_anthropic import violations

@@ -11,8 +11,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_wire
 from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing import FakeOpenAIServer, ProviderRequest, body
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, ProviderRequest, RawReply, body
 from tests.support.wires.gemini_events import call_part, content_event, sse
 from tests.support.wires.rules_gemini import violations
 from tests.support.wires.served import GEMINI, HELLO, KEY

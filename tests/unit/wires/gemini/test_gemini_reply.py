@@ -15,11 +15,11 @@ from agenticx.llms import Finished, ToolCallDelta, Usage, UsageDelta
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.reply_limits import MAX_CALLS
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
-from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.messages import ProviderState
 from tests.support.wires.gemini_events import STOP, argument_part, call_part, content_event, read, sse
 from tests.support.wires.recorded import CHUNKINGS, Recording, recordings, split_body
 from tests.support.wires.replies import deltas_of
+from tests.support.wires.wires import WIRES
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ def test_the_calls_of_a_truncated_stream_are_complete_or_invalid(recording: Reco
 
 
 def test_text_reasoning_and_calls_keep_their_order() -> None:
-    parser = GeminiReplyParser(label="test", model="m")
+    parser = WIRES["gemini"].parser("m")
     body = sse(
         content_event({"text": "t", "thought": True}),
         content_event({"text": "a"}, {"executableCode": {"code": "1"}}, {"codeExecutionResult": {"output": "1"}}),
@@ -110,7 +110,7 @@ def test_the_finish_reason_is_kept_and_mapped(reason: str, calls: int, stop: str
 
 def test_a_finish_reason_in_every_event_does_not_end_the_reply_early() -> None:
     body = sse(content_event({"text": "a"}, finish="STOP"), content_event({"text": "b"}, finish="STOP"))
-    parser = GeminiReplyParser(label="test", model="m")
+    parser = WIRES["gemini"].parser("m")
     deltas = list(deltas_of(parser, [body]))
     assert [delta for delta in deltas if isinstance(delta, Finished)] == [Finished("end", "STOP")] == deltas[-1:]
     assert read([body])[0].text == "ab"
@@ -134,7 +134,7 @@ def test_usage_is_the_last_reported() -> None:
     usage = read([body])[0].usage
     assert usage == Usage(10, 4, 3, 5, output_excludes_reasoning=True)
     assert usage.total_output_tokens == 9
-    deltas = deltas_of(GeminiReplyParser(label="test", model="m"), [body])
+    deltas = deltas_of(WIRES["gemini"].parser("m"), [body])
     assert sum(isinstance(delta, UsageDelta) for delta in deltas) == 2
 
 
@@ -207,7 +207,7 @@ def test_streamed_arguments_are_written_value_by_value() -> None:
         '{"recipe":{"name":"Lasagne\\"\\n","steps":[{"do":"x","minutes":2.5},{"do":""}]},"at once":true,"no":null}'
     )
     assert calls_of(*events) == [("cook", arguments), ("wait", "{}")]
-    live = [d.arguments for d in deltas_of(GeminiReplyParser(label="t", model="m"), [sse(*events[:3])])]
+    live = [d.arguments for d in deltas_of(WIRES["gemini"].parser("m"), [sse(*events[:3])])]
     assert live == ["", "{", '"recipe":{"name":"Las', 'agne\\"\\n']
 
 
@@ -360,7 +360,7 @@ def test_too_many_calls_are_refused() -> None:
 
 
 def test_empty_parts_yield_no_delta() -> None:
-    parser = GeminiReplyParser(label="test", model="m")
+    parser = WIRES["gemini"].parser("m")
     body = sse(
         content_event(),
         content_event({"text": ""}),

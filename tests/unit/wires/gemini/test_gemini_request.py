@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms import ModelRequest, Sampling, ToolSchema
-from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
+from agenticx import UserMessage
+from agenticx.llms import GeminiDialect, ModelRequest, Sampling, ToolSchema
+from agenticx.llms.identifiers import ToolNames
+from agenticx.llms.wires.gemini._request import TOOL_NAMES, request_body
 from agenticx.llms.wires.gemini._schema import accepted_schema
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    ProviderState,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from agenticx.messages import AssistantMessage, Message, ProviderState, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import sanitize
 from tests.support.histories import broken_histories
 from tests.support.wires import sdk_types
@@ -240,7 +234,7 @@ def test_models_without_signatures_get_calls_without_one() -> None:
 def test_invalid_tool_names_are_replaced_and_can_be_mapped_back() -> None:
     tools = [ToolSchema(name, "", {}) for name in ("look", "3d_view", "-")]
     declared = [row["name"] for row in body_of(HELLO, tools=tools)["tools"][0]["functionDeclarations"]]
-    originals = sent_tool_names(ModelRequest(messages=[HELLO], tools=tools)).originals
+    originals = ToolNames(TOOL_NAMES, ModelRequest(messages=[HELLO], tools=tools)).originals
     assert (declared[0], originals) == ("look", {declared[1]: "3d_view", declared[2]: "-"})
 
 
@@ -319,6 +313,7 @@ def test_every_sanitized_history_becomes_a_valid_request(
     assert sent_text.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
 
 
+@pytest.mark.ci_lane
 @sdk_types.needs_sdk("gemini")
 @given(histories())
 def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:

@@ -14,19 +14,10 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, OpenAIChatModel, Sampling, ToolSchema, complete
-from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    ProviderState,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
-from agenticx.testing import FakeOpenAIServer, as_json, call, no_streaming, say, status, usage
-from agenticx.testing.provider_replies import RawReply
+from agenticx import UserMessage
+from agenticx.llms import ChatDialect, ModelRequest, OpenAIChatModel, Sampling, ToolSchema, complete
+from agenticx.messages import AssistantMessage, Message, ProviderState, SystemMessage, ToolCall, ToolMessage
+from agenticx.testing import FakeOpenAIServer, RawReply, as_json, call, no_streaming, say, status, usage
 from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.replies import sse

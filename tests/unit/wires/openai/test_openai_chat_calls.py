@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ToolCallDelta
-from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.support.wires.chat_chunks import DONE, call_chunk, delta, read
 from tests.support.wires.recorded import CHUNKINGS, split_body
 from tests.support.wires.replies import sse
+from tests.support.wires.wires import WIRES
 
 A, B = ("a", '{"x":1}'), ("b", '{"y":2}')
 
@@ -181,6 +181,6 @@ def test_chunks_of_calls_are_joined_to_their_call(chunks: list[Any], calls: list
 
 
 def test_the_first_chunk_of_a_call_is_yielded_at_once() -> None:
-    parser = ChatReplyParser(label="test", model="m")
+    parser = WIRES["openai_chat"].parser("m")
     assert parser.feed(sse(call_chunk(index=0, id="1", name="a"))) == [ToolCallDelta(0, "1", "a", "")]
     assert parser.feed(sse(call_chunk(index=0, arguments='{"'))) == [ToolCallDelta(0, "", "", '{"')]

@@ -9,10 +9,10 @@ import pytest
 
 from agenticx.llms import Finished, ReplyBuilder
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS
-from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.support.wires.chat_chunks import DONE, STOP, USAGE, call_chunk, delta, read
 from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, recordings, split_body
 from tests.support.wires.replies import deltas_of, sse
+from tests.support.wires.wires import WIRES
 
 # --- recorded streams -------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
 )
 def test_finished_is_the_last_delta_if_there_was_an_end_marker(chunks: list[Any], finished: Finished | None) -> None:
     for chunking in CHUNKINGS:
-        parser = ChatReplyParser(label="test", model="m")
+        parser = WIRES["openai_chat"].parser("m")
         deltas = list(deltas_of(parser, split_body(sse(*chunks), chunking)))
         assert [delta for delta in deltas if isinstance(delta, Finished)] == ([finished] if finished else [])
         assert not finished or deltas[-1] == finished
@@ -254,7 +254,7 @@ def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
 )
 @pytest.mark.cases(quick=1)
 def test_an_endless_reply_is_ended_at_a_limit(event: dict[str, Any]) -> None:
-    parser, builder = ChatReplyParser(label="test", model="m"), ReplyBuilder()
+    parser, builder = WIRES["openai_chat"].parser("m"), ReplyBuilder()
     for turn in range(100):
         if "tool_calls" in event["choices"][0]["delta"]:
             for call in event["choices"][0]["delta"]["tool_calls"]:

@@ -9,15 +9,20 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ChatModel, ModelRequest, OpenAIChatModel, complete, resolve_wire
-from agenticx.llms.base import close_model
+from agenticx.llms import (
+    ChatDialect,
+    ChatModel,
+    ModelRequest,
+    OpenAIChatModel,
+    ToolFallbackModel,
+    close_model,
+    complete,
+    resolve_wire,
+)
 from agenticx.llms.openai_rows import messages_from_rows
-from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, StopSignal
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
-from agenticx.testing import FakeOpenAIServer, ProviderRequest, call, collect, say, status
-from agenticx.testing.provider_replies import ProviderReply, RawReply
+from agenticx.testing import FakeOpenAIServer, ProviderReply, ProviderRequest, RawReply, call, collect, say, status
 from tests.support.wires.files import SMALLEST_PNG
 from tests.support.wires.replies import sse
 from tests.support.wires.rules_chat import mistral_refusal, template_refusal

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, complete, resolve_wire
-from agenticx.llms.base import close_model
-from agenticx.messages import AssistantMessage, ProviderState, ToolMessage, UserMessage
+from agenticx import UserMessage
+from agenticx.llms import ModelRequest, close_model, complete, resolve_wire
+from agenticx.messages import AssistantMessage, ProviderState, ToolMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
-from agenticx.testing import FakeOpenAIServer, status
-from agenticx.testing.provider_replies import RawReply
+from agenticx.testing import FakeOpenAIServer, RawReply, status
 from tests.support.wires.replies import sse
 from tests.support.wires.served import HELLO, KEY, RESPONSES
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agenticx.llms import ToolCallDelta
-from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.recorded import CHUNKINGS, split_body
 from tests.support.wires.replies import sse
 from tests.support.wires.responses_events import (
@@ -20,6 +19,7 @@ from tests.support.wires.responses_events import (
     read,
     response_ended,
 )
+from tests.support.wires.wires import WIRES
 
 ARGUMENTS = '{"x":1}'
 
@@ -161,7 +161,7 @@ def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> Non
 
 
 def test_arguments_are_streamed_as_they_arrive() -> None:
-    parser = ResponsesReplyParser(label="test", model="m")
+    parser = WIRES["openai_responses"].parser("m")
     assert parser.feed(sse(item_added(**function_call()), arguments_delta('{"x"'), arguments_delta(":1}"))) == [
         ToolCallDelta(0, "c1", "add"),
         ToolCallDelta(0, arguments='{"x"'),

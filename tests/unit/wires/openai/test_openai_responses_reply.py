@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 
 from agenticx.llms import Finished, Usage
 from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
-from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.recorded import CHUNKINGS, Recording, recordings, split_body
 from tests.support.wires.replies import sse
 from tests.support.wires.responses_events import (
@@ -25,6 +25,7 @@ from tests.support.wires.responses_events import (
     response_ended,
     text_delta,
 )
+from tests.support.wires.wires import WIRES
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
 
@@ -365,25 +366,28 @@ def test_fields_of_the_wrong_type_count_as_missing(malformed: dict[str, Any]) ->
     "flood",
     [
         pytest.param(
-            [item_done(index, **function_call(call_id=str(index))) for index in range(MAX_CALLS + 1)], id="calls"
+            lambda: [item_done(index, **function_call(call_id=str(index))) for index in range(MAX_CALLS + 1)],
+            id="calls",
         ),
-        pytest.param([item_done(index, type="web_search_call") for index in range(MAX_ITEMS + 1)], id="items"),
-        pytest.param([arguments_delta("x" * 1_000_000)] * (MAX_ARGUMENT_CHARS // 1_000_000 + 1), id="arguments"),
-        pytest.param([text_delta("x" * 1_000_000)] * 34, id="text"),
+        pytest.param(lambda: [item_done(index, type="web_search_call") for index in range(MAX_ITEMS + 1)], id="items"),
         pytest.param(
-            [item_done(index % 2, **message_item("x" * 1_000_000), id=str(index)) for index in range(34)],
+            lambda: [arguments_delta("x" * 1_000_000)] * (MAX_ARGUMENT_CHARS // 1_000_000 + 1), id="arguments"
+        ),
+        pytest.param(lambda: [text_delta("x" * 1_000_000)] * 34, id="text"),
+        pytest.param(
+            lambda: [item_done(index % 2, **message_item("x" * 1_000_000), id=str(index)) for index in range(34)],
             id="whole items",
         ),
     ],
 )
 @pytest.mark.cases(quick=1)
-def test_an_endless_reply_is_ended_at_a_limit(flood: list[Any]) -> None:
-    reply, error = read(sse(item) for item in [*flood, END])
+def test_an_endless_reply_is_ended_at_a_limit(flood: Callable[[], list[Any]]) -> None:
+    reply, error = read(sse(item) for item in [*flood(), END])
     assert error is not None
     assert (error.code, error.provider_type, reply.complete) == ("provider.bad_reply", "protocol_error", False)
 
 
 def test_nothing_is_yielded_after_the_end() -> None:
-    parser = ResponsesReplyParser(label="test", model="m")
+    parser = WIRES["openai_responses"].parser("m")
     assert [type(delta) for delta in parser.feed(sse(END, END, text_delta("x")))] == [Finished]
     assert (parser.done, parser.end()) == (True, [])

@@ -10,17 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms import ModelRequest, Sampling, ToolSchema
-from agenticx.llms.wires.openai_responses._request import ResponsesDialect, request_body
-from agenticx.messages import (
-    AssistantMessage,
-    Message,
-    ProviderState,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from agenticx import UserMessage
+from agenticx.llms import ModelRequest, ResponsesDialect, Sampling, ToolSchema
+from agenticx.llms.wires.openai_responses._request import request_body
+from agenticx.messages import AssistantMessage, Message, ProviderState, SystemMessage, ToolCall, ToolMessage
 from agenticx.runtime import sanitize
 from tests.support.histories import broken_histories
 from tests.support.wires import sdk_types

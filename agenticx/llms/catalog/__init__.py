@@ -1,1 +1,0 @@
-"""Models by name: the catalogue, local servers, key checks."""

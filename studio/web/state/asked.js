@@ -1,0 +1,20 @@
+// @ts-check
+// The question that the page itself asks the person, in a dialog (`ui/dialog.js`).
+
+import { signal } from "../vendor/preact.js";
+
+/** @typedef {(answer: string) => unknown} Act */
+/** @typedef {{title: string, text?: string, action: string, isDangerous?: boolean, field?: {label: string, value: string,
+ *   maxLength?: number, type?: string}, act?: Act, otherwise?: {code: string, action: string, act: Act}}} Question */
+
+/** @type {import("../vendor/preact.js").Signal<(Question & {resolve: (answer: string|null) => void})|null>} */
+export const asked = signal(null);
+
+/**
+ * Ask the person; return what was typed ("" without a field), null if it was cancelled. With `act` the dialog stays open,
+ * with what was typed, until `act` succeeds; it shows why it failed, and offers `otherwise` after an error of that code.
+ * @param {Question} question @returns {Promise<string|null>}
+ */
+export function ask(question) {
+  return new Promise((resolve) => { asked.value = { ...question, resolve }; });
+}

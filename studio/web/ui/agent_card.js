@@ -1,0 +1,85 @@
+// @ts-check
+// A sub-agent in short: what it is to do, how far it is, and what it does now.
+
+import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { attempt } from "../state/studio.js";
+import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { shortened } from "../text/tool_words.js";
+import { activityOf } from "./activity.js";
+import { Seconds, spanText } from "./clock.js";
+import { Fold, hasSought } from "./fold.js";
+import { RequestLine } from "./request_line.js";
+import { Failure } from "./turn_end.js";
+
+/** @typedef {import("../state/types.js").Agent} Agent */
+
+const STATUSES = new Map([
+  ["running", "works"], ["paused", "paused: out of rounds"], ["completed", "done"], ["failed", "failed"], ["cancelled", "stopped"],
+]);
+
+/** @param {{agent: Agent, state: any, actions: any, isInPane?: boolean}} props */
+export function AgentCard({ agent, state, actions, isInPane = false }) {
+  const { id, status, rounds, tokens, task } = agent;
+  const waits = status === "running" && state.value.requests.some((request) => !request.answer && request.agentId === id);
+  const work = workText(agent, state.value);
+  const decided = state.value.requests.filter((request) => request.answer && request.answer.by !== "policy" && request.agentId === id);
+  const isAgain = agent.turnIds.length > 1; // then the time is that of the last run, and the rest of all
+  const facts = [rounds > 0 && `${rounds} ${rounds === 1 ? "round" : "rounds"}${isAgain ? " in all" : ""}`, tokens > 0 && `${tokens.toLocaleString()} tokens`]
+    .filter(Boolean); // none are known before the first reply has ended
+  return html`<div class=${`card agent ${status}`} data-agent=${id}>
+    <p class="agent-head"><b>${escapeHidden(id)}</b>${" "}
+      <span class="meta outcome">${waits ? "waits for you" : STATUSES.get(status)}</span>
+      <span class="meta"> · ${isAgain && "last run "}${status === "running" ? html`<${Seconds} since=${agent.startedAt} />` : spanText(agent.startedAt, agent.endedAt)}</span>
+      ${facts.map((fact) => html`<span class="meta"> · ${fact}</span>`)}
+    </p>
+    <p class="task">${shortened(task, 300, escapeHiddenText)}</p>
+    ${status === "running" && work && html`<p class="note">${work}</p>`}
+    ${agent.error && status !== "cancelled" && html`<${Failure} turn=${{ status: "failed", end: agent.error }} />`}
+    ${decided.map((request) => html`<${RequestLine} key=${request.id} id=${`agent/${id}/${request.id}`} request=${request} />`)}
+    ${agent.result && html`<${Fold} id=${`agent/${id}/result`} open=${hasSought(agent.result)} summary="Result">${() => html`<div class="text">${escapeHiddenText(agent.result)}</div>`}<//>`}
+    <${AgentActions} agent=${agent} actions=${actions} isInPane=${isInPane} />
+  </div>`;
+}
+
+/** Return what a sub-agent does, else what it reported last, unless that is its task. @param {Agent} agent @param {any} state */
+function workText({ turnIds, activity, task }, { childTurns }) {
+  const turn = childTurns[turnIds.at(-1) ?? ""];
+  if (turn?.status === "running") return activityOf(turn, []).text;
+  return /^round \d+: /.test(activity) || task.startsWith(activity.replace(/…$/, "")) ? "" : shortened(activity, 200, escapeHiddenText);
+}
+
+/** What is typed for sub-agents and not sent, by id: a card goes when it is scrolled away. @type {Map<string, string>} */
+const unsent = new Map();
+
+function AgentActions({ agent: { id, status }, actions, isInPane }) {
+  const [isWriting, setWriting] = useState(unsent.has(id));
+  const field = useRef(/** @type {any} */ (null));
+  const opener = useRef(/** @type {any} */ (null));
+  useLayoutEffect(() => { if (isWriting && !unsent.has(id)) field.current?.focus(); }, [isWriting]);
+  const button = (label, action) => html`<button type="button" class="quiet" onClick=${() => attempt(action)}>${label}</button>`;
+  const send = (event) => {
+    event.preventDefault();
+    const text = new FormData(event.currentTarget).get("text");
+    if (!String(text).trim()) return;
+    attempt(async () => {
+      await actions.messageAgent(id, String(text));
+      unsent.delete(id);
+      setWriting(false);
+    });
+  };
+  const onKeyDown = (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault(); // otherwise it closes the pane, or begins to stop the turn
+    setWriting(false);
+    opener.current?.focus();
+  };
+  return html`<p class="buttons">
+    ${!isInPane && button("Show", async () => actions.openPane("agents", { agentId: id }))}
+    ${status === "running" ? button("Cancel", () => actions.cancelAgent(id)) : button("Retry", () => actions.retryAgent(id))}
+    <button type="button" class="quiet" ref=${opener} aria-expanded=${isWriting} onClick=${() => setWriting(!isWriting)}>Message</button>
+  </p>
+  ${isWriting && html`<form class="agent-message" onSubmit=${send} onKeyDown=${onKeyDown}>
+    <input name="text" ref=${field} defaultValue=${unsent.get(id) ?? ""} onInput=${({ target }) => { unsent.set(id, target.value); }} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off" />
+    <button>Send to ${escapeHidden(id)}</button>
+  </form>`}`;
+}

@@ -1,0 +1,11 @@
+// What stands above the message box of a session: the decision that waits, and messages that are not read yet.
+
+import { html } from "../vendor/preact.js";
+import { Dock } from "./dock.js";
+import { Queue } from "./queue.js";
+
+export function Below({ id, state, actions }) {
+  return html`
+    <${Dock} state=${state} actions=${actions} />
+    <${Queue} sessionId=${id} state=${state} actions=${actions} />`;
+}

@@ -1,0 +1,20 @@
+// @ts-check
+// One sentence on what was done, or why it could not be: it stands where it is seen and moves no button.
+
+import { html } from "../vendor/preact.js";
+import { route } from "../state/route.js";
+import { showStatus, status } from "../state/studio.js";
+import { isNarrow, isOnTop } from "./pane.js";
+
+/** The sentence, in one of the places at a time. @param {{place: "main"|"pane"|"sessions"}} props */
+export function Message({ place }) {
+  const seen = isNarrow.value && route.value.name === "sessions" ? "sessions" : isOnTop() ? "pane" : "main";
+  if (place !== seen) return null;
+  const text = status.value;
+  const dismiss = () => {
+    showStatus("");
+    document.getElementById(place === "pane" ? "pane" : "input")?.focus({ preventScroll: true });
+  };
+  return html`<div class=${text ? "message-bar" : ""}><p id="message" role="status">${text}</p>${text
+    && html`<button type="button" class="quiet" aria-label="Dismiss the message" onClick=${dismiss}>✕</button>`}</div>`;
+}

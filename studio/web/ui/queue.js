@@ -1,0 +1,126 @@
+// @ts-check
+// The messages between the box and the conversation: those on their way, those that wait, those that were not read.
+
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { fileLabel } from "../state/attachments.js";
+import { dismiss, notSent } from "../state/dismissed.js";
+import { draftOf, shownDraft } from "../state/drafts.js";
+import { sentTo, takeSent } from "../state/outbox.js";
+import { attempt } from "../state/studio.js";
+import { escapeHidden } from "../text/hidden_characters.js";
+import { UnsentButtons } from "./unsent_buttons.js";
+
+const SHOWN_CHARS = 160;
+
+/** @param {{sessionId: string, state: any, actions: any}} props */
+export function Queue({ sessionId, state, actions }) {
+  const { queue } = state.value;
+  useLayoutEffect(() => dropArrived(sessionId, state.value), [state.value]); // before it is drawn twice
+  const known = new Set(queue.map((/** @type {any} */ { clientTurnId }) => clientTurnId));
+  const sending = sentTo(sessionId).filter(({ clientTurnId }) => !known.has(clientTurnId));
+  const unsent = notSent(state.value);
+  const edits = useEdits(sessionId, state, actions);
+  if (!sending.length && !queue.length && !unsent.length) return null;
+  return html`<ul id="queued" aria-label="Queued messages">
+    ${queue.map((message) => html`<${Waiting} key=${message.messageId} message=${message} actions=${actions} edits=${edits} />`)}
+    ${sending.map(({ clientTurnId, typed, files }) => html`<li key=${clientTurnId}><b>Sending</b> ${excerpt(typed, files)}</li>`)}
+    ${unsent.map((/** @type {any} */ message) => html`<li key=${message.messageId} class="unsent"><b>Not sent</b> ${excerpt(message.input, message.attachments)}
+      <span class="buttons"><${UnsentButtons} message=${message} actions=${actions} /></span></li>`)}
+  </ul>`;
+}
+
+/**
+ * Return the texts of the waiting messages that are edited, by id, and how they are changed. A message that leaves the
+ * queue meanwhile leaves its edited text in the box.
+ * @param {string} sessionId @param {any} state @param {any} actions
+ */
+function useEdits(sessionId, state, actions) {
+  const texts = useSignal(/** @type {Map<string, {before: string, text: string}>} */ (new Map()));
+  const { queue } = state.value;
+  const write = (/** @type {string} */ id, /** @type {{before: string, text: string}} */ edit) => {
+    texts.value = new Map(texts.peek()).set(id, edit);
+  };
+  const close = (/** @type {string} */ id) => {
+    const rest = new Map(texts.peek());
+    rest.delete(id);
+    texts.value = rest;
+  };
+  const keepLeft = () => {
+    const { queue: waiting, handedBack } = state.peek();
+    for (const [id, { before, text }] of texts.peek()) {
+      const isThis = (/** @type {any} */ { messageId }) => messageId === id;
+      if (waiting.some(isThis)) continue;
+      close(id);
+      const returned = handedBack.find(isThis);
+      if (text === before) continue;
+      if (returned) dismiss(returned);
+      actions.insertDraft(text);
+      draftOf(shownDraft(sessionId)).error.value = `The message was ${returned ? "not" : "already"} sent; your text is below.`;
+    }
+  };
+  useEffect(keepLeft, [queue]);
+  const save = async (/** @type {string} */ id) => {
+    const edit = /** @type {{before: string, text: string}} */ (texts.peek().get(id));
+    close(id);
+    if (await attempt(() => actions.changeQueued(id, { input: edit.text }))) return;
+    write(id, edit);
+    keepLeft();
+  };
+  return { texts, write, close, save };
+}
+
+/**
+ * A message that waits for the next call of the running turn, or for the turn's end.
+ * @param {{message: any, actions: any, edits: ReturnType<typeof useEdits>}} props
+ */
+function Waiting({ message: { messageId, position, input, attachments }, actions, edits }) {
+  const edit = edits.texts.value.get(messageId);
+  const field = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
+  const opener = useRef(/** @type {HTMLButtonElement|null} */ (null));
+  const isEdited = Boolean(edit);
+  const wasEdited = useRef(false);
+  useLayoutEffect(() => {
+    if (isEdited) field.current?.focus();
+    else if (wasEdited.current) opener.current?.focus();
+    wasEdited.current = isEdited;
+  }, [isEdited]);
+  const isInto = position === "into";
+  if (edit) {
+    const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault(); // otherwise it begins to stop the turn
+      edits.close(messageId);
+    };
+    return html`<li><form class="edit" onKeyDown=${onKeyDown} onSubmit=${(/** @type {Event} */ event) => {
+        event.preventDefault();
+        edits.save(messageId);
+      }}>
+      <label>Queued message <textarea ref=${field} rows="3" value=${edit.text}
+        onInput=${(/** @type {any} */ { target }) => edits.write(messageId, { ...edit, text: target.value })}></textarea></label>
+      <span class="buttons"><button type="submit">Save message</button>
+        <button type="button" class="quiet" onClick=${() => edits.close(messageId)}>Cancel</button></span>
+    </form></li>`;
+  }
+  return html`<li><b>${isInto ? "Will be read in this turn" : "Queued"}</b> ${excerpt(input, attachments)}
+    <span class="buttons">
+      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { before: input, text: input })}>Edit</button>
+      ${!isInto && html`<button type="button" class="quiet" title="The running turn reads it before its next step"
+        onClick=${() => attempt(() => actions.changeQueued(messageId, { when_busy: "steer" }))}>Send now</button>`}
+      <button type="button" class="quiet" onClick=${() => attempt(() => actions.removeQueued(messageId))}>Remove</button>
+    </span></li>`;
+}
+
+/** @param {string} text @param {any[]} [files] */
+function excerpt(text, files = []) {
+  const line = text.replace(/\s+/g, " ");
+  const shown = line.length > SHOWN_CHARS ? `${line.slice(0, SHOWN_CHARS)}…` : line;
+  return html`<span class="excerpt">${[shown, ...files.map(fileLabel)].map(escapeHidden).join(" · ")}</span>`;
+}
+
+/** Remove messages from the outbox that have arrived in the session. */
+function dropArrived(/** @type {string} */ sessionId, /** @type {any} */ { turns, queue, handedBack }) {
+  const sent = sentTo(sessionId);
+  if (!sent.length) return;
+  const arrived = new Set([...turns.map((/** @type {any} */ { message }) => message?.clientTurnId), ...[...queue, ...handedBack].map(({ clientTurnId }) => clientTurnId)]);
+  for (const { clientTurnId } of sent) if (arrived.has(clientTurnId)) takeSent(sessionId, clientTurnId);
+}

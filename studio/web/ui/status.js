@@ -1,0 +1,48 @@
+// @ts-check
+// What happens in a session now, in a few words: for its header and for screen readers.
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { openRequests } from "../state/requests.js";
+import { lastTurn } from "./actions.js";
+import { activityOfSession } from "./activity.js";
+import { Seconds, useRedrawAt } from "./clock.js";
+
+/** @param {{state: any}} props */
+export function ActivityText({ state }) {
+  const doing = activityOfSession(state.value);
+  useRedrawAt(doing?.until ?? null);
+  if (!doing) return null;
+  const { text, since, until } = doing;
+  const isYours = /^Waiting for your /.test(text);
+  const short = isYours ? "Waiting for you" : until ? "" : /^[A-Z][a-z]+ing(?= )/.exec(text)?.[0]; // where there is little room
+  return html`<span class=${isYours ? "doing yours" : "doing"}><span class="long">${text}</span>${short && html`<span class="short">${short}</span>`}${(since || until) && html`<span aria-hidden="true">${until ? " " : ", "}<${Seconds} since=${since} until=${until} /></span>`}</span>`;
+}
+
+const ENDS = {
+  done: "Answer complete.",
+  partial: "The answer is incomplete.",
+  stopped: "Stopped.",
+  failed: "The turn failed.",
+  interrupted: "The turn was interrupted.",
+};
+
+/** The two live regions: one says that an answer has ended, the other that a decision is needed. @param {{state: any}} props */
+export function Announcements({ state }) {
+  const { requests, runningTurnId } = state.value;
+  const [polite, setPolite] = useState("");
+  const ran = useRef(/** @type {string|null} */ (null));
+  const open = openRequests(state.value);
+  useEffect(() => {
+    if (ran.current && !runningTurnId) {
+      const status = lastTurn(state.value)?.status;
+      setPolite(ENDS[/** @type {keyof ENDS} */ (status)] ?? "");
+    } else if (runningTurnId) setPolite("");
+    ran.current = runningTurnId;
+  }, [runningTurnId]);
+  const newest = open.at(-1);
+  const text = newest ? `A decision is needed: ${newest.question}` : "";
+  return html`<div class="hidden-text">
+    <p role="status" aria-live="polite">${polite}</p>
+    <p role="alert" aria-live="assertive" data-requests=${requests.length}>${text}</p>
+  </div>`;
+}

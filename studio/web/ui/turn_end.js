@@ -1,0 +1,168 @@
+// @ts-check
+// The last row of a turn: while it runs what is waited for and the steps, afterwards how it ended and what can follow.
+
+import { html } from "../vendor/preact.js";
+import { isOption, openOptions } from "../state/files.js";
+import { optionOf, turnById } from "../state/reducer.js";
+import { SHORTLY, attempt } from "../state/studio.js";
+import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { sentence } from "../text/tool_words.js";
+import { Seconds, spanText, useRedrawAt } from "./clock.js";
+import { Steps } from "./steps.js";
+
+/** @typedef {import("../state/types.js").Turn} Turn */
+
+const CLOSED = "the program that ran the turn was closed"; // the text of the event of a turn that nobody stopped
+
+/** Why a turn failed in a sentence, and what fits: again, keys, model, continue. */
+const FAILURES = new Map(Object.entries({
+  "timeout.first_chunk": ["The model did not begin to answer in time.", "again"],
+  "timeout.heartbeat": ["The model stopped in the middle of its answer.", "again"],
+  "timeout.hard": ["The model did not complete its answer in time.", "again"],
+  "timeout.turn": ["The time for this turn is over.", "continue"],
+  "provider.auth": ["The provider did not accept the key.", "keys"],
+  "provider.rate_limited": ["The provider allows no more requests for now.", "again"],
+  "provider.bad_request": ["The provider refused the request.", "model"],
+  "provider.bad_reply": ["The model's answer could not be used.", "again"],
+  "provider.overloaded": ["The provider is overloaded, or has a fault.", "again"],
+  "provider.truncated": ["The answer ended too early; nothing of its last part was run.", "again"],
+  "provider.content_filter": ["The provider's filter ended the answer.", "model"],
+  "provider.transport": ["The connection to the provider failed.", "again"],
+  "context_overflow": ["The conversation is too long for this model.", "model"],
+  "loop_detected": ["The agent did the same again and again, so it was stopped.", "continue"],
+  "max_rounds": ["Incomplete: out of rounds.", "continue"],
+  "budget_exceeded": ["The budget is used up.", ""],
+  "storage": ["The studio could not store what happened.", "again"],
+  "internal": ["Something went wrong in the studio.", "again"],
+}));
+
+/**
+ * @param {{turn: Turn, isLast: boolean, running: Turn[], state: any, actions: any}} props
+ */
+export function TurnEnd({ turn, isLast, running, state, actions }) {
+  if (turn.status === "running") return html`<${Running} turn=${turn} running=${running} />`;
+  return html`<div class="end">
+    <${Steps} turn=${turn} />
+    <${Ending} turn=${turn} isLast=${isLast} state=${state} actions=${actions} />
+    ${isLast && html`<${FailedOptions} turn=${turn} state=${state} actions=${actions} />`}
+    <${EndActions} turn=${turn} actions=${actions} />
+  </div>`;
+}
+
+/** What the turn does now is said by the header and its last row. */
+const Running = ({ turn, running }) => html`<div class="end running"><${Steps} turn=${running.at(-1) ?? turn} /></div>`;
+
+/** How the turn ended, with what can follow; after an answer nothing needs to be said. */
+function Ending({ turn, isLast, state, actions }) {
+  const { text, detail, action } = endingOf(turn);
+  if (!text) return null;
+  const isBad = turn.status === "failed";
+  return html`<div class=${`ending ${turn.status}`} role=${isBad ? "alert" : undefined}>
+    <p class=${isBad ? "error" : "note"}>${text}</p>
+    ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}
+    ${isLast && action && html`<${Action} action=${action} retryAt=${turn.end?.retryAt ?? null} state=${state} actions=${actions} />`}
+  </div>`;
+}
+
+/** What can follow if all options of a turn failed, of which each says why. */
+function FailedOptions({ turn, state, actions }) {
+  const options = turn.items.filter(({ agentId }) => isOption(agentId));
+  if (!options.length || !options.every(({ id }) => turnById(state.peek(), id)?.status === "failed")) return null;
+  const retry = () => attempt(() => actions.retry({ variants: options.length, when_busy: "reject" }));
+  return html`<div class="ending failed" role="alert"><p class="error">No option could be made.</p>
+    <p class="buttons"><button type="button" onClick=${retry}>Try again</button></p></div>`;
+}
+
+/** Why an option failed, and what fits besides trying all of them again. @param {{turn: {status: string, end: any}}} props */
+export function Failure({ turn: { status, end } }) {
+  if (status !== "failed") return null;
+  const { text, detail, action } = failureOf(end);
+  return html`<p class="error">${text} ${action === "keys" ? addKey : action === "model" && changeModel}</p>
+    ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}`;
+}
+
+const addKey = html`<a class="button" href="#/settings/models">Add key</a>`;
+const changeModel = html`<button type="button" onClick=${chooseModel}>Change model</button>`;
+
+function endingOf(/** @type {Turn} */ turn) {
+  const { status, end, startedAt, endedAt, round, maxRounds } = turn;
+  const after = spanText(startedAt, endedAt);
+  switch (status) {
+    case "done": return { text: end?.stopReason ? `The team stopped: ${escapeHidden(end.stopReason)}` : saysNothing(turn) ? "The agent ended without an answer." : "" };
+    case "partial": return { text: maxRounds && round >= maxRounds ? "Incomplete: out of rounds." : "Incomplete: the answer was cut.", action: "continue" };
+    case "stopped": return { text: `${end?.text === CLOSED ? "Stopped because the studio closed," : "Stopped by you"}${after && ` after ${after}`}.`, action: "continue" };
+    case "interrupted": return { text: "The studio ended while this ran. What was done until then is kept.", action: "continue" };
+    case "paused": return { text: "Paused: out of rounds." };
+    default: return failureOf(end);
+  }
+}
+
+/** Return whether a turn ended without a text, an output, an option and a child turn that could have one. @param {Turn} turn */
+const saysNothing = ({ end, items }) => !end?.text.trim() && end?.output === null && !items.some((item) =>
+  item.kind === "turn" || (item.kind === "text" && item.text.trim()));
+
+/** Return in a sentence why a call of a model failed, "" if its code is not known. @param {string} code */
+export const failureText = (code) => FAILURES.get(code)?.[0] ?? "";
+
+function failureOf(end) {
+  const known = FAILURES.get(end?.code ?? "");
+  if (!known) return { text: escapeHiddenText(end?.text || "It failed."), action: end?.retryable ? "again" : "" };
+  const [text, action] = known;
+  return { text, detail: sentence(String(end.text ?? "")), action: action === "model" && end.retryable ? "again" : action };
+}
+
+function Action({ action, retryAt, state, actions }) {
+  if (action === "continue") return html`<${Continue} state=${state} actions=${actions} />`;
+  if (action === "again") return html`<${TryAgain} retryAt=${retryAt} actions=${actions} />`;
+  return html`<p class="buttons">
+    ${action === "keys" ? addKey : changeModel}
+    <button type="button" onClick=${() => attempt(actions.retry)}>Try again</button>
+  </p>`;
+}
+
+/** A message to go on; with an option, if some of the turn are done and none was picked. */
+function Continue({ state, actions }) {
+  const { turn, numbers } = openOptions(state.value);
+  const done = turn?.items.filter(({ id, kind }) => kind === "turn" && turnById(state.value, id)?.status === "done").map(({ agentId }) => optionOf(agentId))
+    .filter((number) => numbers.includes(number)) ?? [];
+  const goOn = (number) => attempt(async () => {
+    await actions.pickOption(number);
+    await actions.cont();
+  });
+  return html`<p class="buttons">${done.map((number) => html`<button key=${number} type="button" onClick=${() => goOn(number)}>Continue with option ${number}</button>`)}
+    ${!done.length && html`<button type="button" onClick=${() => attempt(actions.cont)}>Continue</button>`}</p>`;
+}
+
+/** Open the list of models below the message. */
+function chooseModel() {
+  const list = /** @type {HTMLSelectElement|null} */ (document.getElementById("session-model"));
+  list?.focus();
+  list?.showPicker?.();
+}
+
+/** Another try, from the time on at which it may succeed. */
+function TryAgain({ retryAt, actions }) {
+  const isEarly = Date.parse(retryAt ?? "") > Date.now();
+  useRedrawAt(retryAt);
+  return html`<p class="buttons">
+    <button type="button" onClick=${() => attempt(actions.retry)}>Try again</button>
+    ${isEarly && html`<span class="note">It may succeed in <${Seconds} until=${retryAt} />.</span>`}
+  </p>`;
+}
+
+/** What can be done with an answer; one that was cut, or that of an agent below, is no place in the conversation. */
+function EndActions({ turn, actions }) {
+  const { messageId = null } = turn.end ?? {};
+  const text = messageId === null ? turn.items.findLast(({ kind }) => kind === "text")?.text ?? "" : turn.end?.text;
+  if (messageId === null && !text.trim()) return null;
+  const copy = () => attempt(async () => {
+    await navigator.clipboard.writeText(text);
+    actions.showStatus("Copied", SHORTLY);
+  });
+  return html`<p class="message-actions">
+    <button type="button" class="quiet" onClick=${copy}>Copy</button>
+    ${messageId !== null && turn.parentTurnId === null && html`
+      <button type="button" class="quiet" onClick=${() => attempt(() => actions.rewind(messageId))}>Rewind to here</button>
+      <button type="button" class="quiet" onClick=${() => attempt(() => actions.fork(messageId))}>Fork here</button>`}
+  </p>`;
+}

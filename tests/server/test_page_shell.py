@@ -1,0 +1,862 @@
+"""The page around the conversation: drafts, addresses, tabs that share connections, keys and settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agenticx import UserMessage, builtin_tools
+from agenticx.llms import ScriptedModel
+from agenticx.testing import call, hang, say
+from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.conversations import messages, run_turn
+from tests.support.server.page import (
+    DECISION,
+    INPUT,
+    LOG,
+    STOPPED,
+    TITLE,
+    add_files,
+    button,
+    click,
+    enter,
+    enter_beside,
+    field,
+    file_parts,
+    fill,
+    send_message,
+    stop_by_keys,
+    text_of,
+    write,
+)
+from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.small_windows import SMALL_TARGETS
+from tests.support.timeouts import PATIENCE, wait_until
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+
+RED = "rgb(179, 38, 30)"  # of what is dangerous, in light colours
+SAVED = "localStorage.getItem('agenticx.draft.{}')"
+
+
+async def test_the_first_message_makes_the_session_and_a_reload_shows_it_again(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["Hello there."])) as studio:
+        await enter(tab, studio)
+        assert await tab.evaluate(TITLE) == "New session"
+        await tab.wait_for(f"{field('Folder')}?.placeholder === {json.dumps(str(studio.workspace))}")
+        assert (await studio.client.get("/api/sessions")).json()["sessions"] == []
+        await send_message(tab, "Good morning")
+        await tab.wait_for(f"{TITLE} === 'Good morning'")  # before the session has a name
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
+        (session,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        await tab.wait_for(f"{TITLE} === 'Good morning' && document.title === 'Good morning'")
+        assert await tab.evaluate("location.hash") == f"#/s/{session['id']}"
+        assert await tab.evaluate(INPUT) == ""
+        assert await tab.evaluate(SAVED.format("new")) is None
+        await tab.reload()
+        await tab.wait_for(f"{LOG}.includes('Hello there.')")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_draft_stays_in_its_session_and_is_kept_until_its_message_is_accepted(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["One.", "Two."])) as studio:
+        first, second = [await studio.session(name=name) for name in ("First", "Second")]
+        await enter(tab, studio, f"#/s/{first}")
+        await tab.wait_for(f"{TITLE} === 'First'")
+        await write(tab, "half a sentence")
+        await tab.evaluate(f"location.hash = '#/s/{second}'")
+        await tab.wait_for(f"{TITLE} === 'Second' && {INPUT} === ''")
+        await write(tab, "another")
+        await tab.wait_for(f"{SAVED.format(second)} === 'another'")
+        await tab.reload()
+        await tab.wait_for(f"{TITLE} === 'Second' && {INPUT} === 'another'")
+        await tab.evaluate(f"location.hash = '#/s/{first}'")
+        await tab.wait_for(f"{INPUT} === 'half a sentence'")
+        await tab.evaluate("document.getElementById('send').click()")
+        await tab.wait_for(f"{INPUT} === '' && {LOG}.includes('One.') && {SAVED.format(first)} === null")
+        assert await tab.evaluate(SAVED.format(second)) == "another"
+        assert tab.errors == []
+
+        await write(tab, "the other half")
+        await click(tab, "Show preview")
+        await tab.wait_for("document.getElementById('pane') && true")
+        await studio.client.delete(f"/api/sessions/{first}")
+        text = text_of(".gone [role=group] p")
+        assert await tab.wait_for(f"!document.getElementById('pane') && {text}") == "Your text: the other half"
+        await click(tab, "Use it in a new session")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === 'the other half'")
+        assert await tab.evaluate(f"{field('Message')} === document.activeElement")
+        assert await tab.evaluate(SAVED.format(first)) is None
+
+
+@pytest.mark.ci_lane
+async def test_each_of_two_tabs_keeps_what_was_typed_in_it(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel(["One.", "Two."])) as studio:
+        session_id = await studio.session(name="Mine")
+        saved, shown = SAVED.format(session_id), f"{TITLE} === 'Mine' && {INPUT}"
+        await enter(tab, studio, f"#/s/{session_id}")
+        other = await enter_beside(tab, studio, f"#/s/{session_id}")
+        await other.wait_for(f"{shown} === ''")
+        await write(tab, "a long message")
+        await tab.wait_for(f"{saved} === 'a long message'")
+        await write(other, "hi")
+        await other.wait_for(f"{saved} === 'hi'")
+        await tab.reload()
+        await tab.wait_for(f"{shown} === 'a long message'")
+        await other.reload()
+        await other.wait_for(f"{shown} === 'hi'")
+        await other.evaluate("document.getElementById('send').click()")
+        await other.wait_for(f"{LOG}.includes('One.') && {saved} === 'a long message'")  # as a new tab shows it
+        await tab.reload()
+        await tab.wait_for(f"{shown} === 'a long message'")
+        await write(tab, "x" * 6_000_000)
+        await tab.wait_for("document.body.innerText.includes('too long for the browser to store')")
+        assert await tab.evaluate(saved) is None
+        await write(tab, "short")
+        await tab.wait_for(f"{saved} === 'short' && !document.body.innerText.includes('too long for the browser')")
+        await other.reload()
+        await other.wait_for(f"{shown} === 'short'")
+        await other.evaluate("document.getElementById('send').click()")
+        await tab.wait_for(f"{INPUT} === '' && {saved} === null")  # it is not sent again
+        assert tab.errors == other.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_page_that_another_site_opened_asks_before_it_shows_sessions(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["Hello there."])) as studio:
+        await enter(tab, studio)
+        page = f"http://127.0.0.1:{studio.port}/"
+        site = page.replace("127.0.0.1", "localhost") + "guide"
+        other = await tab.open_beside(site)
+        for _ in range(2):  # the second time the tab has the token of its own
+            await other.go(f"{page}#/s/ses_none")
+            await other.wait_for(f"{text_of('#locked-reason')}.startsWith('Another site opened this page.')")
+            assert await other.evaluate("sessionStorage.getItem('agenticx.token')") is None
+            await click(other, "Show my sessions")
+            await other.wait_for(f"{text_of('main')}.includes('does not exist')")
+            assert await other.evaluate("localStorage.getItem('agenticx.last-session')") is None
+            await other.go(site)
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_files_of_a_draft_outlast_a_reload_until_the_message_is_accepted(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    model = ScriptedModel(["Seen."])
+    async with make_studio(model) as studio:
+        first, second = [await studio.session(name=name) for name in ("First", "Second")]
+        await enter(tab, studio, f"#/s/{first}")
+        await add_files(tab, "picked", ("a.txt", "['a']"), ("b.txt", "['b']"))
+        attached = text_of("#attached")
+        await tab.wait_for(f"{attached} === 'a.txt (1 byte) × b.txt (1 byte) ×'")
+        await click(tab, "Remove b.txt")
+        await tab.wait_for(f"{attached} === 'a.txt (1 byte) ×'")
+        await wait_until_stored(tab, [["a.txt"]])
+        await tab.reload()
+        await tab.wait_for(f"{TITLE} === 'First' && {attached} === 'a.txt (1 byte) ×'")
+        await tab.evaluate(f"location.hash = '#/s/{second}'")
+        await tab.wait_for(f"{TITLE} === 'Second' && {attached} === ''")
+        await tab.evaluate("history.back()")
+        await tab.wait_for(f"{TITLE} === 'First' && {attached} === 'a.txt (1 byte) ×'")
+        await tab.reload()
+        await tab.wait_for(f"{TITLE} === 'First' && document.activeElement.id === 'input'")
+        await send_message(tab, "look")  # also before the files are there
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('Seen.') && {SAVED.format(first)} === null")
+        await tab.reload()
+        await tab.wait_for(f"{LOG}.includes('Seen.')")
+        await add_files(tab, "picked", ("c.txt", "['c']"))
+        await tab.wait_for(f"{attached} === 'c.txt (1 byte) ×'")
+        await wait_until_stored(tab, [["c.txt"]])
+        await click(tab, "Session menu")
+        await click(tab, "Delete")
+        await click(tab, "Delete session", "document.querySelector('dialog')")
+        await tab.wait_for(f"{TITLE} === 'Second'")
+        await wait_until_stored(tab, [])
+        assert [error for error in tab.errors if "404" not in error] == []
+    (request,) = model.requests
+    sent = [row for row in request.messages if isinstance(row, UserMessage)]
+    assert [file.name for row in sent for file in row.attachments] == ["a.txt"]
+
+
+async def wait_until_stored(tab: Tab, names: list[list[str]]) -> None:
+    """Wait until the browser has stored files of these names for the drafts, and no others."""
+    async with asyncio.timeout(PATIENCE):
+        while await tab.evaluate(STORED_FILES) != names:
+            pass
+
+
+STORED_FILES = """new Promise((resolve) => {
+    indexedDB.open("agenticx").onsuccess = ({target: {result}}) => {
+        const asked = result.transaction("draft files").objectStore("draft files").getAll();
+        asked.onsuccess = () => {
+            result.close();
+            resolve(asked.result.map((files) => files.map(({name}) => name)));
+        };
+    };
+})"""
+
+
+@pytest.mark.ci_lane
+async def test_eight_tabs_show_what_happens_with_four_streams_at_most(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([f"Answer {number}." for number in range(8)])) as studio:
+        ids = [await studio.session(name=f"Session {number}") for number in range(8)]
+        await enter(tab, studio, f"#/s/{ids[0]}")
+        tabs = [tab]
+        for session_id in ids[1:]:
+            await tabs[-1].wait_for(f"{TITLE} && document.getElementById('log')?.tabIndex === 0")  # before it is hidden
+            tabs.append(await enter_beside(tab, studio, f"#/s/{session_id}"))
+        for number, one in enumerate(tabs):
+            await one.wait_for(f"{TITLE} === 'Session {number}'")
+            await one.evaluate(ALWAYS_VISIBLE)
+        for session_id in ids:
+            await studio.turn(session_id)
+        answers = [await one.wait_for(f"/Answer \\d\\./.exec({LOG})?.[0]") for one in tabs]
+        assert sorted(answers) == [f"Answer {number}." for number in range(8)]
+        held = await tab.evaluate("navigator.locks.query().then(({held}) => held.map(({name}) => name).sort())")
+        assert held == ["agenticx.leader", *(f"agenticx.stream.{number}" for number in range(4))]
+        assert [error for one in tabs for error in one.errors] == []
+
+
+ALWAYS_VISIBLE = """
+    Object.defineProperty(document, 'hidden', {get: () => false});
+    window.requestAnimationFrame = (callback) => setTimeout(callback, 16); // a hidden page draws no frames
+    document.dispatchEvent(new Event('visibilitychange'));
+"""
+
+
+CONSENT = """{
+    window.told = [];
+    window.Notification = class {
+        static permission = 'granted';
+        static requestPermission = async () => 'granted';
+        constructor(title, {body}) { told.push([title, body]); }
+    };
+}"""
+
+
+@pytest.mark.ci_lane
+async def test_a_question_in_another_session_is_marked_in_each_tab_until_it_is_answered(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    ask = call("ask_user", {"text": "# Which **secret**\n\nin `a.py`?", "options": ["one"]})
+    model = ScriptedModel([call("bash_exec", {"command": "touch secret\ntouch more"}), ask, "Noted."])
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        here, there = [await studio.session(name=name) for name in ("Here", "There")]
+        await enter(tab, studio, "#/settings/page")
+        await tab.evaluate(CONSENT)
+        await tab.wait_for(f"{field('Notify me')} && true")
+        await tab.evaluate(f"{field('Notify me')}.click()")
+        await tab.evaluate(f"location.hash = '#/s/{here}'")
+        other = await enter_beside(tab, studio, f"#/s/{here}")  # which hides the first one
+        await other.wait_for(f"{TITLE} === 'Here'")
+        await studio.turn(there)
+        assert await tab.wait_for("told.length && told") == [["The agent wants to run a command", "There"]]
+        waiting = "document.querySelector('[aria-label=\"Waiting for you in other sessions\"]')"
+        for one in (tab, other):
+            await one.wait_for(f"{waiting}?.innerText.includes('There') && document.title === '(1) Waiting – There'")
+            assert (
+                await one.evaluate(f"{waiting}.querySelector('small').innerText") == "Run this command? touch secret…"
+            )
+        await other.press("F2", held=["Shift"])
+        await other.wait_for(f"{TITLE} === 'There' && !{waiting}")
+        await other.wait_for(f"document.activeElement === {DECISION}?.querySelector('h2')")
+        await click(other, "Allow once", DECISION)
+        assert await tab.wait_for("told[1]") == ["The agent asks you something", "There"]
+        await tab.wait_for(f"{waiting}.querySelector('small')?.innerText === 'Which secret in a.py?'")
+        await click(other, "“one”", DECISION)
+        await other.wait_for(f"{LOG}.includes('Noted.')")
+        assert "The agent asked: “Which secret in a.py?” – you answered: “one”" in await other.evaluate(LOG)
+        for one in (tab, other):
+            await one.wait_for("!document.title.includes('Waiting')")
+        await tab.wait_for(f"!{waiting}")
+        assert tab.errors + other.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_message_that_was_not_sent_can_be_edited_and_sent(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([[say("so"), hang()], "Sent now."])) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "one")
+        await tab.wait_for(f"{LOG}.includes('so')")
+        await send_message(tab, "two")
+        queued = text_of("#queued")
+        await tab.wait_for(f"{queued}.includes('Queued two')")
+        await write(tab, "half a sent")
+        await click(tab, "Stop")
+        await tab.wait_for(f"{queued}.includes('Not sent two')")
+        assert await tab.evaluate(INPUT) == "half a sent"
+        assert "two" not in await tab.evaluate(LOG)  # it is told once
+        await tab.reload()
+        await tab.wait_for(f"{queued}.includes('Not sent two')")
+        await click(tab, "Edit", "document.getElementById('queued')")
+        await tab.wait_for(f"{INPUT} === 'half a sent\\n\\ntwo' && !document.getElementById('queued')")
+        await tab.evaluate("document.getElementById('send').click()")
+        await tab.wait_for(f"{LOG}.includes('Sent now.')")
+        assert "Not sent" not in await tab.evaluate("document.body.innerText")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_an_earlier_message_is_edited_and_nothing_is_taken_back_before_it_is_sent(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["One.", "Two.", [say("so"), hang()], "Again."])) as studio:
+        session_id = await studio.session()
+        await run_turn(studio, session_id, "first", "second")
+        await enter(tab, studio, f"#/s/{session_id}")
+        await tab.wait_for(f"{LOG}.includes('Two.')")
+        await write(tab, "begun")
+        first = "document.querySelector('#log .user')"
+        await click(tab, "Edit", first)
+        await tab.wait_for(f"{INPUT} === 'first' && {text_of('#editing')}.startsWith('Editing an earlier message.')")
+        assert "Two." in await tab.evaluate(LOG)
+        await tab.press("Escape")
+        await tab.wait_for(f"{INPUT} === 'begun' && !document.getElementById('editing')")
+        second = "document.querySelectorAll('#log .user')[1]"
+        dialog = "document.querySelector('dialog[open]')"
+        await click(tab, "Edit", second)
+        await tab.wait_for(f"{INPUT} === 'second'")
+        await click(tab, "Edit", first)  # of another one, which was not changed
+        await tab.wait_for(f"{INPUT} === 'first'")
+        await write(tab, "changed")
+        await click(tab, "Edit", second)
+        await click(tab, "Cancel", dialog)
+        await tab.wait_for(f"!{dialog} && document.activeElement.id === 'input'")
+        assert await tab.evaluate(INPUT) == "changed"
+        await click(tab, "Edit", second)
+        await click(tab, "Drop the edit", dialog)
+        await tab.wait_for(f"{INPUT} === 'second'")
+        await click(tab, "Edit", first)
+        await tab.wait_for(f"{INPUT} === 'first'")
+        await write(tab, "changed")
+        await tab.wait_for(f"{SAVED.format(session_id + '.edit')} === 'changed'")
+        await tab.reload()
+        await tab.wait_for(f"{INPUT} === 'changed' && document.getElementById('editing') && {LOG}.includes('Two.')")
+
+        await studio.turn(session_id, "third")
+        await tab.wait_for(f"{LOG}.includes('so') && {text_of('#editing')}.includes('Stop the turn first')")
+        await tab.evaluate("document.getElementById('send').click()")
+        error = await tab.wait_for(text_of("#attachment-error"))
+        assert error.startswith("An agent works, or waits for you. Stop it first")
+        await click(tab, "Rewind to here")
+        await tab.wait_for(f"{text_of('#message')}.startsWith('A turn runs in this session. Stop it first')")
+        await click(tab, "Stop")
+        await tab.wait_for(STOPPED)
+        await tab.evaluate("document.getElementById('send').click()")
+        log = await tab.wait_for(f"{LOG}.includes('Again.') && {STOPPED} && {LOG}")
+        assert [word for word in ("first", "One.", "second", "third") if word in log] == []
+        await tab.wait_for(f"{INPUT} === 'begun' && !document.getElementById('editing')")
+        assert await tab.evaluate(f"[{SAVED.format(session_id)}, {SAVED.format(session_id + '.edit')}]") == [
+            "begun",
+            None,
+        ]
+        assert [error for error in tab.errors if "409" not in error] == []  # of the rewind that was refused
+
+
+@pytest.mark.ci_lane
+async def test_keys_find_sessions_and_stop_the_turn(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel(["Plant roses and tulips.", [say("so"), hang()]])) as studio:
+        await run_turn(studio, await studio.session(name="Garden"), "what")
+        other = await studio.session(name="Kitchen")
+        await enter(tab, studio, f"#/s/{other}")
+        await send_message(tab, "cook")
+        await tab.wait_for(f"{LOG}.includes('so')")
+        await tab.press("k", held=["Control"])
+        await tab.wait_for("document.querySelector('#finder [role=option]')")
+        await tab.type("tulip")
+        options = "[...document.querySelectorAll('#finder [role=option]')].map((one) => one.innerText)"
+        assert await tab.wait_for(f"{options}[0]?.includes('tulip') && {options}") == [
+            "Garden\nPlant roses and tulips."
+        ]
+        await tab.press("Enter")
+        await tab.wait_for(f"{TITLE} === 'Garden' && !document.getElementById('finder')")
+        assert "/m/" in await tab.evaluate("location.hash")
+        await tab.evaluate("history.back()")
+        await tab.wait_for(f"{TITLE} === 'Kitchen' && !document.getElementById('stop').hidden")
+        await stop_by_keys(tab)
+        await tab.wait_for(STOPPED)
+        await tab.evaluate("document.getElementById('input').blur()")
+        await tab.press("?")
+        await tab.wait_for("document.getElementById('keys')?.open")
+        assert tab.errors == []
+
+
+async def test_stop_appears_beside_send_and_f6_goes_through_all_parts(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([[say("so"), hang()]])) as studio:
+        await enter(tab, studio, f"#/s/{await studio.session()}")
+        await tab.wait_for(f"{TITLE} === 'Named' && document.getElementById('log').tabIndex === 0")
+        await tab.wait_for("document.activeElement.id === 'input'")
+        parts: list[str] = []
+        for _ in range(4):
+            await tab.press("F6")
+            parts.append(await tab.evaluate("document.activeElement.closest('[data-region]').dataset.region"))
+        assert parts == ["Sessions", "Header", "Conversation", "Message"]
+        middle = "(({x, y, width, height}) => [x + width / 2, y + height / 2])"
+        x, y = await tab.evaluate(f"{middle}(document.getElementById('send').getBoundingClientRect())")
+        await send_message(tab, "go")
+        await tab.wait_for(f"{LOG}.includes('so') && {button('Stop')} && true")
+        assert await tab.evaluate(f"document.elementFromPoint({x}, {y}).id") == "send"  # of a second click, too
+        assert tab.errors == []
+
+
+async def test_a_message_is_sent_once_with_its_files_and_what_is_typed_meanwhile_is_another(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    model = ScriptedModel(["seen"])
+    async with make_studio(model) as studio:
+        await enter(tab, studio, f"#/s/{await studio.session()}")
+        await tab.wait_for(f"{TITLE} === 'Named' && document.activeElement.id === 'input'")
+        await tab.evaluate(SLOW_READER)
+        await add_files(tab, "picked", ("a.txt", "['a']"))
+        await tab.wait_for("window.finishReading && true")
+        await tab.type("look")
+        await tab.press("Enter")
+        await tab.press("Enter")
+        await tab.type("and more")
+        await tab.wait_for(f"{text_of('#queued')} === 'Sending look'")
+        await tab.evaluate("finishReading()")
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('seen') && !document.getElementById('queued')")
+        assert await tab.evaluate(INPUT) == "and more"
+        assert tab.errors == []
+    (request,) = model.requests
+    sent = [row for row in request.messages if isinstance(row, UserMessage)]
+    assert [(row.content, [file.name for file in row.attachments]) for row in sent] == [("look", ["a.txt"])]
+
+
+@pytest.mark.ci_lane
+async def test_what_is_typed_while_the_first_message_makes_the_session_is_the_session_s(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["Hello there."])) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(SLOW_CREATION)
+        await tab.wait_for("document.activeElement.id === 'input'")
+        await tab.type("Good morning")
+        await tab.wait_for(f"{INPUT} === 'Good morning'")
+        await click(tab, "Send")
+        await tab.wait_for("window.finishCreation && true")
+        await tab.evaluate("document.getElementById('input').focus()")
+        await tab.type("and")
+        await add_files(tab, "picked", ("a.txt", "['a']"))
+        await tab.evaluate("finishCreation()")
+        await tab.wait_for("location.hash.startsWith('#/s/') && document.activeElement.id === 'input'")
+        await tab.type(" more")
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
+        await tab.wait_for(f"{INPUT} === 'and more' && {text_of('#attached')}.startsWith('a.txt')")
+        await tab.evaluate(FILES_STORED_FOR.format(await tab.evaluate("location.hash.slice(4)")))
+        await tab.reload()
+        await tab.wait_for(f"{INPUT} === 'and more' && {text_of('#attached')}.startsWith('a.txt')")
+        await tab.evaluate("location.hash = '#/new'")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === ''")
+        assert await tab.evaluate(SAVED.format("new")) is None
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_first_message_that_a_reload_cuts_off_is_in_the_box_of_the_session_that_it_made(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["Hello there."])) as studio:
+        await enter(tab, studio)
+        await tab.evaluate(LOST_TURNS)
+        await write(tab, "Good morning")
+        await add_files(tab, "picked", ("a.txt", "['a']"))
+        await tab.wait_for(f"{text_of('#attached')}.startsWith('a.txt')")
+        await click(tab, "Send")
+        await tab.wait_for("window.isSent && location.hash.startsWith('#/s/')")
+        await write(tab, "and more")
+        session = await tab.evaluate("location.hash.slice(4)")
+        await tab.evaluate(FILES_STORED_FOR.format(session))
+        await tab.reload()
+        await tab.wait_for(f"{INPUT} === 'Good morning\\n\\nand more' && {text_of('#attached')}.startsWith('a.txt')")
+        assert await tab.evaluate("location.hash.slice(4)") == session
+        await click(tab, "Send")
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
+        await tab.evaluate("location.hash = '#/new'")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === '' && {text_of('#attached')} === ''")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_first_message_whose_session_was_made_without_an_answer_makes_no_other_session(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["Hello there.", "Hello again."])) as studio:
+        (studio.workspace / "src").mkdir()
+        await enter(tab, studio)
+        await tab.evaluate(LOST_CREATION)
+        await fill(tab, "Folder", str(studio.workspace / "src"))
+        await write(tab, "Good morning")
+        await click(tab, "Send")
+        await tab.wait_for("window.isMade && true")
+        await tab.evaluate("document.getElementById('input').focus()")
+        await tab.type("and more")
+        await tab.reload()
+        await tab.wait_for(f"location.hash.startsWith('#/s/') && {INPUT} === 'Good morning\\n\\nand more'")
+        assert (await listed(studio))[0]["workspace"].endswith("/src")
+        await click(tab, "Send")
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
+        await tab.evaluate("location.hash = '#/new'")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === ''")
+        await tab.evaluate(LOST_CREATION + "window.isCut = true")
+        await fill(tab, "Folder", "")
+        await write(tab, "Good night")
+        await click(tab, "Send")
+        await tab.wait_for(f"window.isMade && {INPUT} === 'Good night'")
+        await fill(tab, "Folder", str(studio.workspace / "src"))  # after a request that had the usual one
+        await write(tab, "Good night!")
+        await tab.evaluate("window.fetch = window.request; document.getElementById('send').click()")
+        await tab.wait_for(f"location.hash.startsWith('#/s/') && {STOPPED} && {LOG}.includes('Hello again.')")
+        assert [one["workspace"][-4:] for one in await listed(studio)] == ["/src", "/src"]
+        await tab.evaluate("location.hash = '#/new'")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === ''")
+        assert await tab.evaluate(SAVED.format("new.session")) is None
+        assert tab.errors == []
+
+
+async def listed(studio: RunningStudio, query: str = "") -> list[dict[str, Any]]:
+    """Return the sessions as the studio lists them."""
+    return (await studio.client.get(f"/api/sessions{query}")).json()["sessions"]
+
+
+LOST_CREATION = """{
+    window.request = window.fetch;
+    window.fetch = async (url, options) => {
+        const response = await window.request(url, options);
+        if (options?.method !== 'POST' || !/api\\/sessions$/.test(url)) return response;
+        window.isMade = true;
+        if (window.isCut) throw new TypeError("the connection is lost");
+        return new Promise(() => {});
+    };
+}"""
+
+FILES_STORED_FOR = """new Promise((stored) => {{
+    const look = () => indexedDB.open("agenticx").onsuccess = ({{target: {{result}}}}) => {{
+        const keys = result.transaction("draft files").objectStore("draft files").getAllKeys();
+        keys.onsuccess = () => {{ result.close(); keys.result.join() === '{}' ? stored() : look(); }};
+    }};
+    look();
+}})"""
+
+LOST_TURNS = """{
+    const request = window.fetch;
+    window.fetch = async (url, options) => {
+        if (options?.method !== 'POST' || !url.endsWith('/turns')) return request(url, options);
+        window.isSent = true;
+        return new Promise(() => {});
+    };
+}"""
+
+SLOW_CREATION = """{
+    const request = window.fetch;
+    window.fetch = async (url, options) => {
+        if (options?.method === 'POST' && /api\\/sessions$/.test(url)) {
+            await new Promise((resolve) => { window.finishCreation = resolve; });
+        }
+        return request(url, options);
+    };
+}"""
+
+SLOW_READER = """{
+    const read = FileReader.prototype.readAsDataURL;
+    FileReader.prototype.readAsDataURL = function (file) { window.finishReading = () => read.call(this, file); };
+}"""
+
+
+@pytest.mark.ci_lane
+async def test_keys_of_the_message_box_send_steer_and_bring_the_last_message_back(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["One.", [say("so"), hang()]])) as studio:
+        session_id = await studio.session()
+        await enter(tab, studio, "#/settings/page")
+        await tab.wait_for(f"{field('Enter sends')} && true")
+        await tab.evaluate(f"{field('Enter sends')}.click()")
+        await tab.evaluate(f"location.hash = '#/s/{session_id}'")
+        await tab.wait_for(f"{TITLE} === 'Named' && document.activeElement.id === 'input'")
+        await tab.type("a")
+        await tab.press("Enter")
+        await tab.type("b")
+        assert await tab.evaluate(INPUT) == "a\nb"
+        await tab.press("Enter", held=["Shift"])
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('One.') && {INPUT} === ''")
+        await tab.press("ArrowUp")
+        await tab.wait_for(f"{INPUT} === 'a\\nb'")
+        await tab.evaluate(PASTE_IMAGE)
+        await tab.wait_for("document.querySelector('#attached img.thumbnail')?.naturalWidth === 1")
+        await click(tab, "Remove dot.png")
+        await tab.press("Enter", held=["Control"])
+        await tab.wait_for(f"{LOG}.includes('so') && {INPUT} === ''")
+        await tab.type("into it")
+        await tab.press("Enter", held=["Control"])
+        await tab.wait_for(f"{text_of('#queued')}.startsWith('Will be read in this turn into it')")
+        assert tab.errors == []
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PASTE_IMAGE = f"""{{
+    const clipboardData = new DataTransfer();
+    clipboardData.items.add(new File({file_parts(PNG)}, "dot.png", {{type: "image/png"}}));
+    const paste = new ClipboardEvent("paste", {{clipboardData, bubbles: true, cancelable: true}});
+    document.getElementById("input").dispatchEvent(paste);
+}}"""
+
+
+@pytest.mark.ci_lane
+async def test_paths_are_completed_after_an_at_sign(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([]), tools=builtin_tools()) as studio:
+        (studio.workspace / "src").mkdir()
+        (studio.workspace / "src" / "engine.py").touch()
+        selected = "document.querySelector('#mentions [aria-selected=true]')?.innerText ?? ''"
+        session_id = await studio.session()
+        await enter(tab, studio)
+        for route, title in ((f"#/s/{session_id}", "Named"), ("#/new", "New session")):
+            await tab.evaluate(f"location.hash = {route!r}")
+            await tab.wait_for(f"{TITLE} === {title!r}")
+            await tab.evaluate("document.getElementById('input').focus()")
+            await tab.type("look at @eng")
+            await tab.wait_for(f"({selected}).includes('src/engine.py')")
+            await tab.press("Enter")
+            await tab.wait_for(f"{INPUT} === 'look at @src/engine.py '")
+        await write(tab, "")
+        await fill(tab, "Folder", str(studio.workspace / "src"))
+        await tab.evaluate("document.getElementById('input').focus()")
+        await tab.type("@eng")
+        await tab.wait_for(f"({selected}).trim() === 'engine.py'")
+        assert await tab.evaluate(text_of("#wide-folder")) == ""
+        for folder, what in (("~/", "in your home folder."), ("/", "in /, your home folder included.")):
+            await fill(tab, "Folder", folder)
+            await tab.wait_for(
+                f"{text_of('#wide-folder')}.startsWith('The agent could read and change everything {what}')"
+            )
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+@pytest.mark.shares_secrets
+async def test_mode_auto_needs_a_second_click_and_a_call_is_explained(make_studio: StudioMaker, tab: Tab) -> None:
+    script = [call("bash_exec", {"command": "rm -rf ."}), "So not."]
+    async with make_studio(ScriptedModel(script), tools=builtin_tools()) as studio:
+        session_id = await studio.session()
+        await enter(tab, studio, f"#/s/{session_id}")
+        await tab.wait_for(f"{TITLE} === 'Named'")
+        path = f"/api/sessions/{session_id}"
+        await fill(tab, "Permissions", "auto")
+        await tab.wait_for("document.activeElement.innerText === 'Cancel'")  # Enter alone allows nothing
+        look = "getComputedStyle(document.querySelector('dialog button.main')).backgroundColor"
+        assert await tab.evaluate(f"[{look}, document.querySelector('dialog .dangerous') !== null]") == [RED, True]
+        await click(tab, "Cancel", "document.querySelector('dialog')")
+        assert (await studio.client.get(path)).json()["permission_mode"] == "default"
+        await fill(tab, "Permissions", "auto")
+        assert "You are still asked" in await tab.evaluate(text_of("dialog"))
+        await click(tab, "Run everything without asking", "document.querySelector('dialog')")
+        await tab.wait_for(f"{text_of('#auto-warning')}.includes('Runs everything without asking')")
+        assert (await studio.client.get(path)).json()["permission_mode"] == "auto"
+        await send_message(tab, "Clean up")
+        reason = await tab.wait_for(f"{DECISION} && {text_of('[aria-label=Decision] .reasons li')}")
+        assert reason.startswith("It deletes ., which may be the workspace")
+        await click(tab, "Deny", DECISION)
+        await tab.wait_for(f"{STOPPED} && {LOG}.includes('So not.')")
+        await click(tab, "Ask before changes again")
+        await tab.wait_for("!document.getElementById('auto-warning')")
+        await tab.evaluate("location.hash = '#/settings/rules'")
+        await fill(tab, "command", "cat .env", "document.getElementById('explain')")
+        await click(tab, "Explain")
+        assert (await tab.wait_for(text_of("#explained"))).startswith("You would be asked. It")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+@pytest.mark.shares_secrets
+async def test_settings_show_all_tabs_on_a_phone_and_long_lists_from_their_beginning(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["Hello."]), tools=builtin_tools()) as studio:
+        rules = [{"decision": "deny", "tool": "edit", "path": f"{name}/**", "scope": "user"} for name in range(250)]
+        assert (await studio.client.put("/api/permissions", json={"rules": rules})).is_success
+        await run_turn(studio, await studio.session(), "hi")
+        await enter(tab, studio, "#/settings/usage")
+        await tab.resize(390, 800)
+        head = f"{text_of('#settings table thead')} && {text_of('#settings table thead')}"
+        assert await tab.wait_for(head) == "Model Calls Tokens in Tokens out Cost"
+        links = "[...document.querySelectorAll('#settings .tabs a')]"
+        inside = f"{links}.every((link) => link.getBoundingClientRect().right <= innerWidth)"
+        assert await tab.evaluate(f"[{links}.length, {inside}]") == [7, True]
+        assert await tab.evaluate(SMALL_TARGETS) == []
+        await tab.evaluate("location.hash = '#/settings/rules'")
+        count = "document.querySelectorAll('#rule-list .revoke').length"
+        await tab.wait_for(f"{count} === 100")
+        await click(tab, "Show 100 more rules (150 left)")
+        await click(tab, "Show 50 more rules")
+        await tab.wait_for(f"{count} === 250")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_a_phone_shows_one_part_at_a_time_and_goes_back(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([call("note", {"text": "x"})])) as studio:
+        session_id = await studio.session(name="Small")
+        await enter(tab, studio)
+        await tab.resize(390, 800)
+        await tab.wait_for(f"{TITLE} === 'Small'")
+        visible = "document.querySelector(`#studio > ${part}`)?.checkVisibility() ?? false"
+        shown = f"['.side > nav', 'main', '#pane'].map((part) => {visible})"
+        await tab.wait_for(f"{json.dumps([False, True, False])} + '' === {shown} + ''")
+        assert await tab.evaluate(SMALL_TARGETS) == []
+        await click(tab, "Show preview")
+        await tab.wait_for(f"{json.dumps([False, False, True])} + '' === {shown} + ''")
+        assert await tab.evaluate(SMALL_TARGETS) == []
+        await tab.evaluate("history.back()")
+        await tab.wait_for(f"{json.dumps([False, True, False])} + '' === {shown} + ''")
+        await click(tab, "Sessions")
+        await tab.wait_for(f"{json.dumps([True, False, False])} + '' === {shown} + ''")
+        assert await tab.evaluate("document.querySelector('.list').clientHeight") > 600  # it has the room
+        assert await tab.evaluate(SMALL_TARGETS) == []
+        assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await tab.evaluate(f"document.querySelector('a[href=\"#/s/{session_id}\"]').click()")
+        await tab.wait_for(f"{json.dumps([False, True, False])} + '' === {shown} + ''")
+        assert await tab.evaluate(f"{field('Message')} && {button('Send')} && true")
+
+        await studio.turn(await studio.session(name="Other"))
+        back = "document.querySelector('main .back')"
+        await tab.wait_for(
+            f"{back}.getAttribute('aria-label') === 'Sessions, 1 waiting' && {back}.textContent === '‹1'"
+        )
+        await tab.evaluate("location.hash = '#/new'")
+        await tab.wait_for(f"{TITLE} === 'New session' && {back}?.textContent === '‹1'")
+        assert await tab.evaluate(SMALL_TARGETS) == []
+        await tab.press("k", held=["Control"])
+        options = "[...document.querySelectorAll('#finder [role=option]')].map((one) => one.innerText)"
+        await tab.wait_for(f"{options}[0]?.startsWith('Other · ')")
+        await tab.press("Escape")
+        await tab.evaluate("location.hash = '#/s/ses_unknown'")
+        await tab.wait_for(f"document.querySelector('.gone')?.clientWidth > 300 && {button('New session')} && true")
+
+
+@pytest.mark.ci_lane
+async def test_the_address_of_a_message_shows_it_in_a_long_session(make_studio: StudioMaker, tab: Tab) -> None:
+    asks = call("ask_user", {"text": "Which colour?"})
+    model = ScriptedModel([asks, *("A line.\n\n" * 12 for _ in range(20))])
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id, "message 0")
+        await studio.events_until(session_id, "question_asked")
+        (question,) = (await studio.client.get("/api/questions")).json()["questions"]
+        await studio.client.post(f"/api/questions/{question['id']}", json={"answer": "violet"})
+        await studio.events_until(session_id, "final")
+        await run_turn(studio, session_id, *(f"message {number}" for number in range(1, 20)))
+        first = (await messages(studio, session_id))[0]["message_id"]
+        await enter(tab, studio, f"#/s/{session_id}")
+        shown = "document.elementFromPoint(770, 120)?.closest('article')?.getAttribute('aria-label')"
+        await tab.wait_for(f"/message 1[89]/.test({shown})")
+        await tab.evaluate(f"location.hash = '#/s/{session_id}/m/{first}'")
+        await tab.wait_for(f"{shown} === 'message 0'")
+        await tab.reload()
+        await tab.wait_for(f"{shown} === 'message 0'")
+        for word in ("colour", "violet"):
+            ((match,),) = [one["matches"] for one in await listed(studio, f"?q={word}")]
+            await click(tab, "↓ Newest")
+            await tab.wait_for(f"/message 1[89]/.test({shown})")
+            await tab.evaluate(f"location.hash = '#/s/{session_id}/m/{match['message_id']}'")
+            await tab.wait_for(f"{shown} === 'message 0'")
+        assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+async def test_the_page_says_that_the_studio_closes_and_keeps_what_was_typed(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel([])) as studio:
+        await enter(tab, studio, f"#/s/{await studio.session()}")
+        await write(tab, "not sent yet")
+        await wait_until(lambda: studio.services.relay.readers == 2)  # of this session, and of all
+        await studio.close()
+        ended = "Reconnecting… The studio has ended: start it with agx serve. Your text is kept."
+        await tab.wait_for(f"{text_of('.connection')} === '{ended}'")
+        await tab.evaluate("document.getElementById('send').click()")
+        await tab.wait_for(f"{text_of('#attachment-error')} === 'The studio does not answer.'")
+        assert await tab.evaluate(INPUT) == "not sent yet"
+
+
+@pytest.mark.ci_lane
+async def test_a_session_that_another_client_made_is_listed_once_the_person_looks(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel([])) as studio:
+        await enter(tab, studio, "#/new")
+        await tab.wait_for("document.querySelector('.list').innerText.includes('No session yet.')")
+        session_id = await studio.session()
+        await tab.evaluate("dispatchEvent(new Event('focus'))")
+        await tab.wait_for(f"document.querySelector('#sessions a[href=\\'#/s/{session_id}\\']') !== null")
+        assert tab.errors == []
+
+
+HOLD_LISTS = """{
+    const { fetch } = window, held = new Promise((resolve) => { window.releaseLists = resolve; });
+    window.fetch = async (...given) => {
+        const response = await fetch(...given);
+        if (!/api\\/sessions\\?/.test(given[0])) return response;
+        window.isHeld = true;
+        await held;
+        return response;
+    };
+}"""
+MARK = "document.querySelector('#sessions .mark.waiting')"
+
+
+@pytest.mark.ci_lane
+async def test_a_decision_is_marked_though_an_older_list_arrives_later_and_the_stream_begins_late(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    asking = call("note", {"text": "x"})
+    async with make_studio(ScriptedModel([asking, asking])) as studio:
+        session_id = await studio.session()
+        await enter(tab, studio, f"#/s/{session_id}")
+        await tab.wait_for("document.querySelector('#sessions .name') && true")
+        await studio.session(name="Second")
+        await tab.evaluate(HOLD_LISTS)
+        await tab.evaluate("dispatchEvent(new Event('focus'))")
+        await tab.wait_for("window.isHeld")
+        await studio.turn(session_id)
+        await tab.wait_for(f"{MARK} && true")
+        await tab.evaluate("releaseLists()")
+        await tab.wait_for("document.getElementById('sessions').innerText.includes('Second')")
+        assert await tab.evaluate(f"{MARK} !== null")
+        await click(tab, "Stop")
+        await tab.wait_for(f"!{MARK}")
+
+        await tab.block("*/api/events?*")
+        await tab.reload()
+        await tab.wait_for("document.querySelector('#sessions .name') && true")
+        await studio.turn(session_id)
+        await tab.wait_for(f"{DECISION} && true")
+        await tab.block()
+        await tab.wait_for(f"{MARK} && true")
+        assert [error for error in tab.errors if "ERR_BLOCKED" not in error] == []
+
+
+@pytest.mark.ci_lane
+async def test_older_sessions_are_listed_on_request(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel([])) as studio:
+        for number in range(102):
+            await studio.session(name=f"Session {number}")
+        await enter(tab, studio)
+        await tab.wait_for("document.querySelectorAll('#sessions .name').length === 100")
+        await click(tab, "Show older sessions")
+        await tab.wait_for("document.querySelectorAll('#sessions .name').length === 102")
+        assert not await tab.evaluate(f"{button('Show older')} && true")
+        assert tab.errors == []
