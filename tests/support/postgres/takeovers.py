@@ -15,7 +15,7 @@ import asyncpg
 from tests.support.postgres.workers import StudioWorker
 from tests.support.timeouts import PATIENCE, LoopDelays
 
-__all__ = ["Takeover", "Takeovers"]
+__all__ = ["ExpectedTakeover", "Takeovers"]
 
 _MOST_LATE_SECONDS = 2.0
 
@@ -44,11 +44,11 @@ class Takeovers:
         finally:
             await connection.close()
 
-    async def expect(self, worker: StudioWorker) -> Takeover:
+    async def expect(self, worker: StudioWorker) -> ExpectedTakeover:
         """Return the takeover of a worker's sessions that have work, just before it is killed or frozen."""
         sessions = [number for (number,) in await self.connection.fetch(_WORK, worker.pid)]
         lease_end = await self.connection.fetchval("SELECT until FROM workers WHERE pid = $1", worker.pid)
-        return Takeover(self, worker.pid, sessions, lease_end, time.monotonic(), self.delays.total)
+        return ExpectedTakeover(self, worker.pid, sessions, lease_end, time.monotonic(), self.delays.total)
 
     def check(self, within: float) -> None:
         """Assert that most takeovers took at most `within` seconds, and print the times.
@@ -64,7 +64,7 @@ class Takeovers:
 
 
 @dataclass(eq=False)
-class Takeover:
+class ExpectedTakeover:
     """A takeover of sessions of the worker with that process id, whose lease ended at `lease_end` or later."""
 
     takeovers: Takeovers
