@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import httpx
 
@@ -19,6 +19,7 @@ __all__ = [
     "Hold",
     "LoopDelays",
     "PatientClock",
+    "explained_timeout",
     "longest_hold",
     "patient_client",
     "slowdown",
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 PATIENCE = 120.0
 """The timeout in real seconds for events that must occur; it elapses only when a test fails."""
+
+_STATE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,43 @@ def patient_client(
     )
 
 
-async def wait_until(happened: Callable[[], T | Awaitable[T]]) -> T:
-    """Wait until `happened`, which may be async, is true, and return its value; raise `TimeoutError` if it never is."""
-    async with asyncio.timeout(PATIENCE):
+async def wait_until(
+    happened: Callable[[], T | Awaitable[T]], *, state: Callable[[], object | Awaitable[object]] | None = None
+) -> T:
+    """Wait until `happened`, which may be async, is true, and return its value; raise `TimeoutError` if it never is.
+
+    The error has the `state` that is found then, as of `explained_timeout`.
+    """
+    last: list[object] = []
+    async with explained_timeout(state or (lambda: f"the last value is {last}")):
         while True:
             value = happened()
             if isinstance(value, Awaitable):
                 value = await value
             if value:
                 return value
+            last[:] = [value]
             await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def explained_timeout(state: Callable[[], object | Awaitable[object]]) -> AsyncGenerator[None]:
+    """Bound a block by `PATIENCE`; its `TimeoutError` has a note with the `state`, which may be async, at that time."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield
+    except TimeoutError as exc:
+        exc.add_note(f"waited {PATIENCE:g} s; {await _text_of(state)}")
+        raise
+
+
+async def _text_of(state: Callable[[], object | Awaitable[object]]) -> str:
+    try:
+        async with asyncio.timeout(_STATE_SECONDS):
+            found = state()
+            return str(await cast("Awaitable[object]", found) if isinstance(found, Awaitable) else found)
+    except Exception as exc:  # noqa: BLE001 - it must not hide the timeout
+        return f"its state cannot be read: {exc!r}"
 
 
 def slowdown() -> int:

@@ -16,9 +16,11 @@ import httpx
 from tests.support.forked import AsyncProcess
 from tests.support.postgres.proxy import FaultyProxy
 from tests.support.server.agx_processes import READY, agx
-from tests.support.timeouts import PATIENCE, patient_client
+from tests.support.timeouts import explained_timeout, patient_client
 
 __all__ = ["LoadBalancer", "StudioWorker", "StudioWorkers", "studio_workers"]
+
+_SHOWN_CHARS = 2_000  # of a worker's log, in the note of an error
 
 
 @dataclass(eq=False)
@@ -58,6 +60,11 @@ class StudioWorker:
         return (self.home.parent / "stderr").read_text("utf-8")
 
     @property
+    def lost_leases(self) -> int:
+        """The number of times that it was kept from renewing its lease in time; others may have taken its sessions."""
+        return self.log.count("the lease of this worker had ended before it was renewed")
+
+    @property
     def cpu_seconds(self) -> float:
         """The CPU time of the process so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
@@ -85,10 +92,15 @@ class StudioWorker:
         self.process.send_signal(signal.SIGCONT)
         self.is_balanced = True
 
+    def describe(self) -> str:
+        """Return its state and the last lines of its log."""
+        state = "running" if self.is_running else f"ended with {self.process.returncode}"
+        return f"{self.name}, process {self.pid}, {state}; its log ends:\n{self.log[-_SHOWN_CHARS:]}"
+
     async def _end(self, number: int) -> int:
         if self.is_running:
             self.process.send_signal(number)
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(self.describe):
             code = await self.process.wait()
             await self._reading
         return code
@@ -157,8 +169,8 @@ class StudioWorkers:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         process = await agx(home, "serve", "--port", "0", mutant=self._mutant, **self._variables)
         try:
-            async with asyncio.timeout(PATIENCE):
-                lines: list[bytes] = []
+            lines: list[bytes] = []
+            async with explained_timeout(lambda: f"{name} is not ready; it wrote {b''.join(lines).decode()!r}"):
                 while not (ready := READY.search(line := await process.stderr.readline())):
                     lines.append(line)
                     assert line, b"".join(lines).decode()
@@ -205,11 +217,17 @@ class LoadBalancer(FaultyProxy):
 async def studio_workers(
     folder: Path, url: str | None, count: int = 3, *, mutant: str | None = None, **variables: str
 ) -> AsyncGenerator[StudioWorkers]:
-    """Run so many workers with a load balancer, and kill at the end those that still run."""
+    """Run so many workers with a load balancer, and kill at the end those that still run.
+
+    An error of the body has a note with the ends of their logs.
+    """
     workers = StudioWorkers(folder, url, mutant=mutant, **variables)
     async with workers.balancer.listening():
         try:
             await workers.start(count)
             yield workers
+        except BaseException as exc:
+            exc.add_note("\n".join(worker.describe() for worker in workers.all))
+            raise
         finally:
             await workers.kill_all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
@@ -322,9 +322,12 @@ class Server:
             await end_connection(await self._connect_to(host, None))
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[PostgresConnection]:
-        """Lend a connection of the pool and translate its errors; a failed connection is not used again."""
-        async with self._free:
+    async def connection(self, *, is_urgent: bool = False) -> AsyncGenerator[PostgresConnection]:
+        """Lend a connection of the pool and translate its errors; a failed connection is not used again.
+
+        With `is_urgent` it is lent at once, in addition to those that the pool allows.
+        """
+        async with nullcontext() if is_urgent else self._free:
             connection = await self._take()
             try:
                 async with map_errors(self.name):
@@ -344,22 +347,32 @@ class Server:
                 return connection
         return await self.connect()
 
-    async def fetch(self, query: str, *args: Any) -> list[Row]:
-        """Return the rows of a statement; it is repeated while the server cannot be reached."""
+    async def fetch(self, query: str, *args: Any, is_urgent: bool = False) -> list[Row]:
+        """Return the rows of a statement; it is repeated while the server cannot be reached.
+
+        With `is_urgent` it does not wait for a connection while slow statements have all those of the pool.
+        """
 
         async def read(connection: PostgresConnection) -> list[Row]:
             return await connection.fetch(query, *args, timeout=_READ_SECONDS)
 
-        return await self.use(read)
+        return await self.use(read, is_urgent=is_urgent)
 
-    async def use(self, work: Callable[[PostgresConnection], Awaitable[T]], *, is_snapshot: bool = False) -> T:
+    async def use(
+        self,
+        work: Callable[[PostgresConnection], Awaitable[T]],
+        *,
+        is_snapshot: bool = False,
+        is_urgent: bool = False,
+    ) -> T:
         """Return the result of `work`; it is repeated while the server cannot be reached.
 
-        With `is_snapshot`, all its queries see one snapshot of the database, and `work` can only read.
+        With `is_snapshot`, all its queries see one snapshot of the database, and `work` can only read. For `is_urgent`
+        see `fetch`.
         """
 
         async def attempt() -> T:
-            async with self.connection() as connection:
+            async with self.connection(is_urgent=is_urgent) as connection:
                 if is_snapshot:
                     async with connection.transaction(isolation="repeatable_read", readonly=True):
                         return await work(connection)

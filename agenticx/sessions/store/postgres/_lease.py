@@ -35,7 +35,7 @@ class Leases:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._leases: dict[str, PostgresLease] = {}
-        database.worker.on_heartbeat.append(self._find_lost)
+        database.worker.on_check.append(self._find_lost)
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._leases

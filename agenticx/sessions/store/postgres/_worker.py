@@ -50,7 +50,9 @@ _HEARTBEAT = """INSERT INTO workers (id, address, host, pid, version, configurat
     ON CONFLICT (id) DO UPDATE SET seen = clock_timestamp(), until = clock_timestamp() + $7, address = $2,
         configuration = $6
     RETURNING number, generation, (
-        SELECT count(*) FROM workers AS others WHERE others.until > clock_timestamp() AND others.id <> $1)"""
+        SELECT count(*) FROM workers AS others WHERE others.until > clock_timestamp() AND others.id <> $1), (
+        SELECT clock_timestamp() - former.until FROM workers AS former WHERE former.id = $1)"""
+"""Renews the lease; the last column is the time since its end, negative before it, and NULL for a new worker."""
 
 _DEAD = """SELECT id, until + $3 <= clock_timestamp() FROM workers WHERE id <> $1 AND (
     until + $3 <= clock_timestamp() OR until > clock_timestamp() AND server = pg_postmaster_start_time()
@@ -84,7 +86,8 @@ class Worker:
         self.number = self.generation = 0
         self.others = 0
         self.lease = timedelta(seconds=clock.real(lease))
-        self.on_heartbeat: list[Callable[[], Awaitable[None]]] = []
+        self.on_check: list[Callable[[], Awaitable[None]]] = []
+        """Functions to call between heartbeats, as often as those."""
         self.on_listening: list[Callable[[], None]] = []
         """Functions to call once notifications arrive again: those sent before are lost."""
         self._server = server
@@ -140,6 +143,7 @@ class Worker:
             self._outage = passed or timedelta(0)
         await self._beat()
         self._tasks.append(asyncio.create_task(self._heartbeats(), name="agx store heartbeat"))
+        self._tasks.append(asyncio.create_task(self._checks(), name="agx store checks"))
         self._tasks.append(asyncio.create_task(self._read_configuration(), name="agx store configuration"))
         self._tasks.append(asyncio.create_task(self._compare_hosts(), name="agx store hosts"))
         listening = asyncio.create_task(self._listen(), name="agx store notifications")
@@ -232,12 +236,21 @@ class Worker:
             try:
                 async with self._beating:
                     await self._beat()
-                await self._check_server()
-                for each in self.on_heartbeat:
-                    await each()
             except StoreError as exc:
                 self._steady_since = None
                 _log.warning("the lease of this worker could not be renewed", error=str(exc))
+
+    async def _checks(self) -> None:
+        """Check the server and the leases of sessions, apart from heartbeats: a heartbeat waits for no other query."""
+        while True:
+            await asyncio.sleep(self.lease.total_seconds() * _HEARTBEAT_PART)
+            try:
+                await self._check_server()
+                for check in self.on_check:
+                    await check()
+            except StoreError as exc:
+                self._steady_since = None
+                _log.warning("the leases of this worker could not be checked", error=str(exc))
 
     async def _check_server(self) -> None:
         """Check the server's settings: they can be changed while it runs."""
@@ -268,8 +281,13 @@ class Worker:
 
     async def _beat(self) -> None:
         own = (self.id, self.address, this_host(), os.getpid(), __version__, json.dumps(self._digests))
-        rows = await self._server.fetch(_HEARTBEAT, *own, self.lease)
-        ((number, self.generation, self.others),) = rows
+        rows = await self._server.fetch(_HEARTBEAT, *own, self.lease, is_urgent=True)
+        ((number, self.generation, self.others, late),) = rows
+        if late is not None and late > timedelta(0):
+            _log.warning(
+                "the lease of this worker had ended before it was renewed; others may have taken its sessions",
+                late_seconds=round(late.total_seconds(), 1),
+            )
         if self._connection is not None and number != self.number:  # a new row; the lock has the old number
             self._connection.terminate()
         self.number = number
