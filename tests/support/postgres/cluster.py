@@ -29,7 +29,7 @@ from typing import IO, Any, Literal
 
 import pytest
 
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, explained_timeout
 
 __all__ = [
     "USER",
@@ -258,7 +258,8 @@ class Cluster:
         await self.sql("SELECT pg_reload_conf()")
 
     async def _wait_for_standby(self, name: str, sync_state: str | None) -> None:
-        async with asyncio.timeout(PATIENCE):
+        replication = "SELECT application_name, state, sync_state FROM pg_stat_replication"
+        async with explained_timeout(lambda: self.sql(replication)):
             while True:
                 found = await self.sql(
                     "SELECT sync_state FROM pg_stat_replication"
@@ -269,6 +270,13 @@ class Cluster:
                 await asyncio.sleep(_POLL_SECONDS)
 
     # --- databases
+
+    async def activity(self, database: str) -> str:
+        """Return the statements of a database as lines: process, state, event that it waits for, and statement."""
+        return await self.sql(
+            "SELECT pid, state, wait_event_type, wait_event, left(query, 200) FROM pg_stat_activity"
+            f" WHERE datname = '{database}'"
+        )
 
     async def sql(self, statement: str, database: str = "postgres") -> str:
         """Run a statement with psql and return its rows as lines, fields separated by `|`; raise `ClusterError`."""

@@ -24,7 +24,7 @@ import pytest
 from agenticx.sessions import OwnershipLost, PostgresStore, SessionOwnedElsewhere
 from tests.support.forked import AsyncProcess
 from tests.support.postgres.writers import LoadWriter, break_commits
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 
 __all__ = ["SessionOwner"]
 
@@ -51,7 +51,7 @@ class SessionOwner:
         """Send a command and return its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write((" ".join([command, *ids]) + "\n").encode())
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(lambda: f"process {self.process.pid} does not answer {command!r}"):
             line = await self.process.stdout.readline()
         assert line, (await self.process.stderr.read()).decode()
         return json.loads(line)

@@ -13,7 +13,7 @@ from statistics import median
 import asyncpg
 
 from tests.support.postgres.workers import StudioWorker
-from tests.support.timeouts import PATIENCE, LoopDelays
+from tests.support.timeouts import LoopDelays, explained_timeout
 
 __all__ = ["ExpectedTakeover", "Takeovers"]
 
@@ -24,6 +24,8 @@ _WORK = """SELECT fences.session FROM fences JOIN workers ON workers.id = fences
 _OWNED_ELSEWHERE = """SELECT count(*) FROM fences
     JOIN workers ON workers.id = fences.owner AND workers.until > clock_timestamp()
     WHERE fences.session = ANY ($1::bigint[]) AND workers.pid <> $2"""
+_OWNERS = """SELECT fences.session, has_work, pid, until > clock_timestamp() AS is_alive
+    FROM fences LEFT JOIN workers ON workers.id = fences.owner WHERE fences.session = ANY ($1::bigint[])"""
 
 
 @dataclass(eq=False)
@@ -77,11 +79,15 @@ class ExpectedTakeover:
     async def wait(self) -> None:
         """Wait until workers that live, and not this one, own all these sessions."""
         connection, delays = self.takeovers.connection, self.takeovers.delays
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(self._describe):
             while await connection.fetchval(_OWNED_ELSEWHERE, [*self.sessions], self.pid) < len(self.sessions):
                 await asyncio.sleep(0.005)
         delay = delays.total - self._delays_before
         self.takeovers.seconds.append(time.monotonic() - self._since - delay)
+
+    async def _describe(self) -> str:
+        owners = await self.takeovers.connection.fetch(_OWNERS, [*self.sessions])
+        return f"process {self.pid} had sessions {self.sessions}; now: {[*map(dict, owners)]}"
 
     async def is_lease_over(self) -> bool:
         """Return whether the lease has ended by the clock of the database."""

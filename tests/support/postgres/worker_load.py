@@ -16,7 +16,7 @@ import httpx
 
 from tests.support.postgres.workers import StudioWorkers
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE, wait_until
+from tests.support.timeouts import PATIENCE, explained_timeout, wait_until
 
 __all__ = ["TimedReader", "UsedSession", "WorkerLoad", "worker_load"]
 
@@ -95,15 +95,30 @@ class WorkerLoad:
     async def progress(self, seconds: float = PATIENCE) -> None:
         """Wait until each session has an event that came after this call; raise `TimeoutError`."""
         since = time.monotonic()
-        async with asyncio.timeout(seconds):
-            while not all(one.reader.times and one.reader.times[-1] > since for one in self.sessions):
-                self._raise_failure()
-                await asyncio.sleep(0.002)
+        try:
+            async with asyncio.timeout(seconds):
+                while not all(one.reader.times and one.reader.times[-1] > since for one in self.sessions):
+                    self._raise_failure()
+                    await asyncio.sleep(0.002)
+        except TimeoutError as exc:
+            exc.add_note(self._describe())
+            raise
+
+    def _describe(self) -> str:
+        """Return the state of each session, and the last problems."""
+        sessions = [
+            f"{one.id}: accepted {one.accepted[-1:]}, ended {len(one.reader.ended_turns)} of {len(one.accepted)}, read"
+            f" from {one.reader.port} {one.reader.outline()}"
+            for one in self.sessions
+        ]
+        return "\n".join([*sessions, *self.problems[-5:]])
 
     async def stop(self) -> None:
         """Begin no more turns, and wait until all that were accepted have ended."""
         self._stopping = True
-        await wait_until(lambda: self._raise_failure() or all(task.done() for task in self._posting))
+        await wait_until(
+            lambda: self._raise_failure() or all(task.done() for task in self._posting), state=self._describe
+        )
         await self.cancel()
 
     async def cancel(self) -> None:
@@ -129,7 +144,7 @@ class WorkerLoad:
 
     async def _post_turn(self, session: UsedSession, key: str) -> str:
         body = {"input": f"count to {self.length}", "client_turn_id": key}
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(self._describe):
             while True:
                 try:
                     async with self.workers.client() as client:

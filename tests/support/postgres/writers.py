@@ -24,7 +24,7 @@ from agenticx.sessions.log.commits import LoadedSession
 from agenticx.sessions.store.postgres import _writer
 from tests.support.postgres.cluster import Cluster
 from tests.support.stores import record, token
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 
 __all__ = [
     "LoadReader",
@@ -165,6 +165,6 @@ def break_commits(monkeypatch: pytest.MonkeyPatch, name: str, *changes: tuple[st
 async def wait_until_blocked(server: Cluster, database: str) -> None:
     """Wait until a statement in the database waits for a lock."""
     query = f"SELECT FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'"
-    async with asyncio.timeout(PATIENCE):
+    async with explained_timeout(lambda: server.activity(database)):
         while await server.sql(f"SELECT EXISTS ({query})") != "t":
             await asyncio.sleep(0.01)

@@ -13,6 +13,8 @@ from tests.support.timeouts import PATIENCE
 
 __all__ = ["Connection", "StreamClient", "envelope_of"]
 
+_SHOWN = 20  # frames, in the note of a timeout
+
 
 def envelope_of(frame: bytes) -> dict[str, Any]:
     return json.loads(frame.partition(b"\ndata: ")[2])
@@ -68,7 +70,21 @@ class StreamClient:
 
         Returns False if it reset the connection before, after `max_bytes`.
         """
-        async with asyncio.timeout(seconds), self.connect(cursor) as connection:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._read(is_done, cursor, max_bytes)
+        except TimeoutError as exc:
+            exc.add_note(f"read {self.path} for {seconds:g} s up to {self.cursor}: {self.outline()}")
+            raise
+
+    def outline(self) -> str:
+        """Return the types of the last events, with the codes of errors, and the frames without an id."""
+        events = [envelope_of(frame) for frame in self.frames[-_SHOWN:]]
+        shown = [" ".join(filter(None, (event["type"], event["data"].get("code")))) for event in events]
+        return f"{len(self.frames)} events, the last ones {shown}, and {self.unnumbered[-_SHOWN:]}"
+
+    async def _read(self, is_done: Callable[[StreamClient], bool], cursor: str | None, max_bytes: int | None) -> bool:
+        async with self.connect(cursor) as connection:
             rest = bytearray()
             while piece := await connection.reader.read(1 << 16 if max_bytes is None else min(max_bytes, 1 << 16)):
                 searched = max(len(rest) - 1, 0)
