@@ -20,6 +20,7 @@ export function useLimit(items, limit, noun, owner = items) {
   return [items.slice(0, count), html`<button type="button" class="quiet show-more" onClick=${({ currentTarget }) => {
     setCount(count + next);
     chosen.set(owner, count + next);
+    if (document.activeElement !== currentTarget) return;
     const list = currentTarget.previousElementSibling; // takes the focus once there is no button any more
     requestAnimationFrame(() => { if (document.activeElement === document.body) list?.focus({ preventScroll: true }); });
   }}>
