@@ -78,9 +78,9 @@ function Files({ session, state, actions, detail }) {
   const addressOf = addressIn(option);
   const show = (number) => set({ option: number, path: null, number: null });
   const pick = (number) => attempt(async () => {
-    const before = view.value;
+    const { option: before } = view.value;
     await actions.pickOption(number);
-    if (view.value !== before) return; // the person looks at something else by now
+    if (view.value.option !== before) return; // the person looks at another one by now
     show(latestState.runningTurnId === null && pathsOf(latestState, number).length ? SESSION : number);
   });
   useNewOptions(latestState, () => show(null));
