@@ -17,7 +17,7 @@ from tests.support.faults.plan_model import plan
 from tests.support.faults.power_cuts import PowerCuts
 from tests.support.faults.questions import racing_answers
 from tests.support.faults.servers import RecordedFolder, ServerDied, server_forker
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +86,7 @@ async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) 
             for number in range(TRIES):
                 assert await recorded.start(client, session, plan((200, []))) == 202
                 arm(control, "ENOSPC", 1, seconds=6000)
-                async with asyncio.timeout(PATIENCE):
+                async with explained_timeout(lambda: recorded.seen.sessions[session].frames[-5:]):
                     while b"".join(recorded.seen.sessions[session].frames).count(b'"type":"final"') <= number:
                         await asyncio.sleep(0.01)
                 if "failed ENOSPC" in trace.read_text():

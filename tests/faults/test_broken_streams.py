@@ -170,7 +170,10 @@ async def test_events_after_the_terminal_event_are_detected_in_the_log(tmp_path:
         async with studio.client() as client:
             (session,) = await recorded.make_sessions(client, ["auto"])
             assert await recorded.start(client, session, plan((3, []))) == 202
-            await wait_until(lambda: any(event.terminal for event in recorded.log().events[session]))
+            await wait_until(
+                lambda: any(event.terminal for event in recorded.log().events[session]),
+                state=lambda: recorded.log().events[session][-5:],
+            )
         await studio.end()
     found = findings(recorded.log(), recorded.seen, over=True)
     assert any(words in one for one in found), found

@@ -20,7 +20,7 @@ from agenticx.resource_exhaustion import OUT_OF_MEMORY_EXIT_CODE
 from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.servers import RecordedFolder, cut_connections
 from tests.support.server.agx_processes import ServedStudio, agx_serve, environment, outcome
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, explained_timeout
 
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of a running process are set with prlimit (Linux)", allow_module_level=True)
@@ -224,14 +224,16 @@ async def test_a_command_without_free_file_descriptors_has_an_error_result(tmp_p
     async with server(recorded) as served, served.client(connections=2) as client:
         (session,) = await recorded.make_sessions(client, ["auto"])
         following = asyncio.create_task(follow(recorded, client, session))
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(lambda: recorded.seen.sessions[session].frames[-5:]):
             assert await recorded.start(client, session, "say hi") == 202  # what the first turn loads is there then
             while not ends(recorded, session):
                 await asyncio.sleep(0.01)
         before = len(open_files(served))
         use_up_files(served, spare=3)
         assert await recorded.start(client, session, "run echo hi") == 202
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(
+            lambda: f"{len(open_files(served))} files are open, {before} before; ends: {ends(recorded, session)}"
+        ):
             while len(ends(recorded, session)) < 2:
                 await asyncio.sleep(0.01)
             # A leaked one never closes; others do just after the end.

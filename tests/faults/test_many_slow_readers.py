@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.server.agx_processes import ServedStudio, agx_serve
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, explained_timeout
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B3")]
 
@@ -66,7 +66,11 @@ class Follower:
 
 async def wait_until_all_have(followers: list[Follower], log: StreamClient) -> None:
     """Return once all readers have the last event of the log, and so the same number."""
-    async with asyncio.timeout(PATIENCE):
+    async with explained_timeout(
+        lambda: (
+            f"the log has {log.outline()}; {[sum(len(p) for _, p in one.arrived) for one in followers]} bytes were read"
+        )
+    ):
         while not all(log.frames[-1] in b"".join(piece for _, piece in one.arrived[-20:]) for one in followers):
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -136,7 +140,7 @@ async def streams(client: httpx.AsyncClient) -> int:
 
 
 async def streams_until(client: httpx.AsyncClient, count: int) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with explained_timeout(lambda: streams(client)):
         while await streams(client) != count:
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -19,7 +19,7 @@ from tests.support.lanes import Count
 from tests.support.server.agx_processes import agx_serve, outcome
 from tests.support.server.cutting_proxy import CuttingProxy
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, explained_timeout
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B1")]
 
@@ -132,7 +132,9 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, StockClient], c
 async def everything_got(
     clients: dict[str, StockClient], log: StreamClient, following: list[asyncio.Task[None]]
 ) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with explained_timeout(
+        lambda: f"got { ({name: len(client.got) for name, client in clients.items()}) } of {len(log.frames)}"
+    ):
         while not all(len(client.got) >= len(log.frames) for client in clients.values()):
             await asyncio.wait(following, timeout=0.02)
             for task in following:

@@ -73,7 +73,7 @@ class Failing:
             await asyncio.sleep(0.01)
 
     async def _until(self, session: str, ends: int) -> None:
-        await wait_until(lambda: len(self._ends(session)) >= ends)
+        await wait_until(lambda: len(self._ends(session)) >= ends, state=lambda: self._ends(session))
 
     def _ends(self, session: str) -> list[str]:
         frames = [json.loads(frame) for frame in self.recorded.seen.sessions[session].frames]

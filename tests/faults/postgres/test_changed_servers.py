@@ -26,7 +26,7 @@ from tests.support.postgres.proxy import FaultyProxy, through
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.writers import LoadReader, LoadWriter, create_sessions, open_postgres
 from tests.support.stores import record
-from tests.support.timeouts import PATIENCE, wait_until
+from tests.support.timeouts import explained_timeout, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
@@ -105,7 +105,7 @@ async def test_an_earlier_primary_is_refused_by_a_new_process_that_knows_the_lat
         async with open_postgres(url, lease=1.0) as store:  # it knows of no other one
             await create_sessions(store, 1)
             await standby.start()
-            async with asyncio.timeout(PATIENCE):
+            async with explained_timeout(lambda: "the session of the newer primary is not found, and no error says so"):
                 while await _is_missing(store, session_id):
                     await asyncio.sleep(0.1)
 
@@ -173,7 +173,7 @@ async def test_a_server_that_no_longer_waits_for_syncs_is_reported(tmp_path: Pat
         for value, is_safe in (("off", False), ("on", True)):
             await server.sql(f"ALTER SYSTEM SET synchronous_commit = {value}")
             await server.sql("SELECT pg_reload_conf()")
-            async with asyncio.timeout(PATIENCE):
+            async with explained_timeout(lambda: server.sql("SHOW synchronous_commit")):
                 while await _is_safe(store) is not is_safe:
                     await asyncio.sleep(0.05)
 

@@ -16,7 +16,7 @@ from tests.support.postgres.cluster import Cluster, multi_host_url
 from tests.support.postgres.proxy import FaultyProxy, through
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.writers import LoadWriter, break_commits, create_sessions, differences, open_postgres
-from tests.support.timeouts import PATIENCE, wait_until
+from tests.support.timeouts import explained_timeout, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +88,6 @@ async def test_a_commit_that_arrives_late_is_not_stored_again(postgres: Cluster)
 async def wait_until_idle(server: Cluster, database: str) -> None:
     """Wait until no statement runs in the database."""
     query = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND state = 'active'"
-    async with asyncio.timeout(PATIENCE):
+    async with explained_timeout(lambda: server.activity(database)):
         while await server.sql(query) != "0":
             await asyncio.sleep(0.01)

@@ -132,7 +132,10 @@ async def test_readers_keep_their_streams_over_an_outage(postgres: Cluster) -> N
         for number in range(1, 4):
             await writer.commit()
             if number < 3:
-                await wait_until(lambda: len(reader.seen) == len(writer.stored))
+                await wait_until(
+                    lambda: len(reader.seen) == len(writer.stored),
+                    state=lambda: f"{len(reader.seen)} of {len(writer.stored)} events are read, {following!r}",
+                )
                 await end_connections(proxy)
                 if number == 1:
                     await proxy.accept()

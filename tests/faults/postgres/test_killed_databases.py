@@ -28,7 +28,7 @@ from tests.support.postgres.proxy import FaultyProxy
 from tests.support.postgres.stores import store_url
 from tests.support.postgres.writers import LoadReader, LoadWriter, create_sessions, differences, open_postgres
 from tests.support.sessions import wait_for_event, wait_for_turn_end
-from tests.support.timeouts import PATIENCE, LoopDelays, wait_until
+from tests.support.timeouts import LoopDelays, explained_timeout, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
@@ -59,15 +59,23 @@ class Load:
         """The number of acknowledged events."""
         return sum(len(writer.stored) for writer in self.writers)
 
+    def describe(self) -> str:
+        """Return the numbers of acknowledged events and of those read, and the tasks that have ended."""
+        pairs = zip(self.writers, self.readers, strict=True)
+        counts = [f"{writer.session_id}: {len(writer.stored)}, {len(reader.seen)} read" for writer, reader in pairs]
+        return "\n".join([*counts, *(repr(task) for task in (*self._writing, *self._reading) if task.done())])
+
     async def progress(self, commits: int = 1) -> None:
         """Wait for so many further commits."""
         wanted = self.count + commits
-        await wait_until(lambda: self.count >= wanted or any(task.done() for task in self._writing))
+        await wait_until(
+            lambda: self.count >= wanted or any(task.done() for task in self._writing), state=self.describe
+        )
 
     async def end(self) -> list[str]:
         """Write no more; return the sentences of sessions whose readers have not seen what was acknowledged."""
         self._is_ending = True
-        async with asyncio.timeout(PATIENCE):
+        async with explained_timeout(self.describe):
             await asyncio.gather(*self._writing)
             self._ends = {writer.session_id: len(writer.stored) + 1 for writer in self.writers}
             await asyncio.gather(*(writer.commit() for writer in self.writers), *self._reading)
@@ -113,10 +121,9 @@ async def test_a_server_that_does_not_sync_commits_loses_some() -> None:
     async with cluster(in_memory=True) as server, load(await store_url(server)) as (run, other):
         await server.sql("ALTER SYSTEM SET synchronous_commit = off")
         await server.sql("SELECT pg_reload_conf()")
-        async with asyncio.timeout(PATIENCE):
-            while (
-                await server.sql("SHOW synchronous_commit") != "off"
-            ):  # in a new process: the others are told just before
+        async with explained_timeout(lambda: "the server has not read its configuration again"):
+            # in a new process: the others are told just before
+            while await server.sql("SHOW synchronous_commit") != "off":
                 await asyncio.sleep(0.01)
         os.kill(next(pid for pid in server.processes() if b"walwriter" in command_of(pid)), signal.SIGSTOP)
         await run.progress(400)
@@ -217,7 +224,8 @@ async def test_a_standby_that_lags_behind_loses_what_was_acknowledged_without_it
         assert servers.standby is not None
         await servers.standby.sql("ALTER SYSTEM SET primary_conninfo = ''")
         await servers.standby.sql("SELECT pg_reload_conf()")
-        async with asyncio.timeout(PATIENCE):
+        receiver = "SELECT pid, status, latest_end_time FROM pg_stat_wal_receiver"
+        async with explained_timeout(lambda: servers.standby and servers.standby.sql(receiver)):
             while await servers.standby.sql("SELECT pid FROM pg_stat_wal_receiver"):
                 await asyncio.sleep(0.01)
         await run.progress(100)

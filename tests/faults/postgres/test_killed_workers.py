@@ -67,7 +67,7 @@ async def test_workers_that_skip_an_event_when_a_client_moves_are_detected(
         studio_workers(tmp_path, await postgres.fresh_database(), 3, mutant=mutant) as workers,
         worker_load(workers, rng, hop_bytes=2_000) as load,
     ):
-        await wait_until(lambda: any(has_gap(session.reader) for session in load.sessions))
+        await wait_until(lambda: any(has_gap(session.reader) for session in load.sessions), state=load.describe)
 
 
 async def test_turns_of_a_killed_worker_are_owned_by_another_within_a_second(

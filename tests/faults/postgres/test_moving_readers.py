@@ -22,7 +22,7 @@ from tests.support.postgres.worker_load import WorkerLoad, worker_load
 from tests.support.postgres.workers import StudioWorkers, studio_workers
 from tests.support.postgres.writers import LoadWriter, create_sessions, open_postgres, wait_until_blocked
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE, wait_until
+from tests.support.timeouts import wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
@@ -64,7 +64,7 @@ class MovingReader:
 async def has_all(reader: MovingReader, load: WorkerLoad) -> None:
     """Wait until the reader has the end of each turn, and compare its events with the log of each session."""
     turns = {turn_id for session in load.sessions for turn_id in session.accepted}
-    await wait_until(lambda: turns <= reader.stream.ended_turns)
+    await wait_until(lambda: turns <= reader.stream.ended_turns, state=reader.stream.outline)
     assert [frame for frame in reader.stream.unnumbered if b'"server_closing"' not in frame] == []
     seen = reader.by_session()
     for session in load.sessions:
@@ -94,8 +94,7 @@ async def test_a_reader_of_all_sessions_that_moves_at_any_cursor_sees_each_event
                 await load.stop()
                 reader.catches_up = True
                 assert await load.findings() == []
-                async with asyncio.timeout(PATIENCE):
-                    await has_all(reader, load)
+                await has_all(reader, load)
             reading.cancel()
 
 

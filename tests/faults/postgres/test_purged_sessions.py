@@ -21,7 +21,7 @@ from tests.support.postgres.stores import store_url
 from tests.support.postgres.workers import studio_workers
 from tests.support.postgres.writers import break_function
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.ci_lane, requires_postgres]
 
@@ -61,8 +61,7 @@ async def deleted_session(folder: Path, url: str, rng: random.Random) -> list[by
             await connection.execute("ANALYZE")
             await connection.execute("CHECKPOINT")
         assert (await other.delete(path)).status_code == 204
-        async with asyncio.timeout(PATIENCE):
-            await purged(url)
+        await purged(url)
     return kept
 
 
@@ -71,7 +70,8 @@ async def contents(url: str) -> list[bytes]:
 
     Wait until there are some: a worker packs the log after the end of a turn.
     """
-    async with asyncio.timeout(PATIENCE), connected(url) as connection:
+    found: list[bytes] = []
+    async with explained_timeout(lambda: f"{len(found)} are stored"), connected(url) as connection:
         while True:
             rows = await connection.fetch("SELECT body FROM segments UNION ALL SELECT body FROM blobs")
             found = [bytes(body)[PART] for (body,) in rows if len(body) >= PART.stop]
@@ -83,8 +83,12 @@ async def contents(url: str) -> list[bytes]:
 async def purged(url: str) -> None:
     """Wait until a worker has purged what was deleted."""
     async with connected(url) as connection:
-        while await connection.fetchval("SELECT count(*) FROM purges"):
-            await asyncio.sleep(0.05)
+        purges = "SELECT partition, since, rewritten FROM purges"
+        await wait_until(lambda: _is_empty(connection, purges), state=lambda: connection.fetch(purges))
+
+
+async def _is_empty(connection: Any, query: str) -> bool:
+    return not await connection.fetch(query)
 
 
 @asynccontextmanager

@@ -306,7 +306,10 @@ async def test_a_frozen_worker_is_replaced_after_its_lease_and_writes_nothing_la
             async with victim.client() as client, asyncio.TaskGroup() as group:
                 for id_, reader in readers.items():
                     group.create_task(reader.read(lambda log, turn_id=turns[id_]: turn_id in log.ended_turns))
-                await wait_until(lambda readers=readers: all(reader.frames for reader in readers.values()))
+                await wait_until(
+                    lambda readers=readers: all(reader.frames for reader in readers.values()),
+                    state=lambda readers=readers: {id_: reader.outline() for id_, reader in readers.items()},
+                )
                 questions = [await open_question(client, id_) for id_ in sessions.asking]
                 takeover = await takeovers.expect(victim)
                 victim.freeze()

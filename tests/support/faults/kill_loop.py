@@ -16,7 +16,7 @@ import httpx
 from tests.support.faults.checker import findings
 from tests.support.faults.plan_model import plan
 from tests.support.faults.servers import KillableStudio, RecordedFolder, Servers
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, explained_timeout
 
 MAX_UPTIME_SECONDS = 0.3
 MAX_UPTIME_PER_START = 2
@@ -131,7 +131,7 @@ class KillLoop:
             sessions = sorted(self.recorded.seen.sessions)
             async with asyncio.TaskGroup() as group:
                 following = [group.create_task(self.recorded.follow(streams, one)) for one in (None, *sessions)]
-                async with asyncio.timeout(PATIENCE):
+                async with explained_timeout(lambda: f"these turns run: {self.recorded.log().running}"):
                     while self.recorded.log().running:
                         await self._answer_all(client, self.rng)
                         await asyncio.sleep(0.02)

@@ -19,7 +19,7 @@ from tests.support.faults.checker import check_numbers
 from tests.support.faults.kill_loop import KillLoop
 from tests.support.faults.log_file import LogFile, LoggedEvent
 from tests.support.teams.configured import team_file
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 
 __all__ = ["KilledAgents", "agents_findings"]
 
@@ -131,7 +131,7 @@ class KilledAgents(KillLoop):
     async def finish(self) -> list[str]:
         """Let everything end, have each session answer a last message, and check everything."""
         async with self.serve_without_fault() as (studio, _, client):
-            async with asyncio.timeout(PATIENCE):
+            async with explained_timeout(lambda: f"these turns run: {unended_turns(self.recorded.log())}"):
                 await self._wait_until_idle(client)
                 for session in sorted(self.recorded.seen.sessions):
                     while await self.send(client, session, "reject", LAST) == 409:

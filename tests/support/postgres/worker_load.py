@@ -101,10 +101,10 @@ class WorkerLoad:
                     self._raise_failure()
                     await asyncio.sleep(0.002)
         except TimeoutError as exc:
-            exc.add_note(self._describe())
+            exc.add_note(self.describe())
             raise
 
-    def _describe(self) -> str:
+    def describe(self) -> str:
         """Return the state of each session, and the last problems."""
         sessions = [
             f"{one.id}: accepted {one.accepted[-1:]}, ended {len(one.reader.ended_turns)} of {len(one.accepted)}, read"
@@ -117,7 +117,7 @@ class WorkerLoad:
         """Begin no more turns, and wait until all that were accepted have ended."""
         self._stopping = True
         await wait_until(
-            lambda: self._raise_failure() or all(task.done() for task in self._posting), state=self._describe
+            lambda: self._raise_failure() or all(task.done() for task in self._posting), state=self.describe
         )
         await self.cancel()
 
@@ -144,7 +144,7 @@ class WorkerLoad:
 
     async def _post_turn(self, session: UsedSession, key: str) -> str:
         body = {"input": f"count to {self.length}", "client_turn_id": key}
-        async with explained_timeout(self._describe):
+        async with explained_timeout(self.describe):
             while True:
                 try:
                     async with self.workers.client() as client:

@@ -15,6 +15,8 @@ import httpx
 from tests.support.forked import AsyncProcess
 from tests.support.timeouts import PATIENCE, patient_client
 
+_SHOWN_CHARS = 2_000  # of stderr, in the note of an error
+
 READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 
 
@@ -49,18 +51,31 @@ class ServedStudio:
 async def agx_serve(
     home: Path, *arguments: str, mutant: str | None = None, **more: str
 ) -> AsyncGenerator[ServedStudio]:
-    """Run `agx serve` on a free port; `mutant` is one of `tests.support.faults.broken.MUTANTS`."""
+    """Run `agx serve` on a free port; an error of the body has a note with what it wrote to stderr.
+
+    `mutant` is one of `tests.support.faults.broken.MUTANTS`.
+    """
     process = await agx(home, "serve", "--port", "0", *arguments, mutant=mutant, **more)
+    failure: BaseException | None = None
     try:
         async with asyncio.timeout(PATIENCE):
             line = await process.stderr.readline()
         ready = READY.search(line)
         assert ready is not None, line + await process.stderr.read()
         yield ServedStudio(process, int(ready[1]), ready[2].decode(), home)
+    except BaseException as exc:
+        failure = exc
+        raise
     finally:
-        if process.returncode is None:
+        code = process.returncode
+        if code is None:
             process.kill()
-        await process.communicate()
+        _, error = await process.communicate()
+        if failure is not None:
+            state = "ran" if code is None else f"had ended with {code}"
+            failure.add_note(
+                f"`agx serve` {state}; it wrote at last:\n{error.decode(errors='replace')[-_SHOWN_CHARS:]}"
+            )
 
 
 async def agx(home: Path, *arguments: str, mutant: str | None = None, **more: str) -> AsyncProcess:
