@@ -13,8 +13,9 @@ import pytest
 
 from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.plan_model import plan
-from tests.support.faults.servers import SETTLE_SECONDS, RecordedFolder, server_forker
+from tests.support.faults.servers import RecordedFolder, server_forker
 from tests.support.lanes import Count
+from tests.support.timeouts import explained_timeout
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +56,9 @@ async def test_one_of_64_simultaneous_posts_is_accepted_and_the_others_write_not
 async def wait_until_stopped(client: httpx.AsyncClient, session: str) -> None:
     """Return once the session's turn is over."""
     await client.post(f"/api/sessions/{session}/stop", json={})
-    async with asyncio.timeout(SETTLE_SECONDS):
-        while (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is not None:
+    path = f"/api/sessions/{session}"
+    shown: dict[str, object] = {"running_turn_id": ""}
+    async with explained_timeout(lambda: shown):
+        while shown["running_turn_id"] is not None:
             await asyncio.sleep(0.005)
+            shown = (await client.get(path)).json()

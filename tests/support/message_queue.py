@@ -21,7 +21,7 @@ from agenticx.sessions import (
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools import tool
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 from tests.support.two_hubs import hub_over
 
 
@@ -72,7 +72,8 @@ class QueueHarness:
                 if done(events):
                     check_grammar(events, complete=False)
                     return events
-                await asyncio.wait_for(wakeup.wait(), PATIENCE)
+                async with explained_timeout(lambda events=events: [event["type"] for event in events[-20:]]):
+                    await wakeup.wait()
 
     async def wait_for(self, type_: str, times: int = 1) -> list[dict[str, Any]]:
         return await self.wait_until(lambda events: sum(event["type"] == type_ for event in events) >= times)

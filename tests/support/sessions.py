@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from agenticx.settings import load_settings
 from agenticx.testing import call
 from agenticx.tools import Tool, tool
 from agenticx.tools.builtin import ask_user
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 from tests.support.two_hubs import hub_over
 
 __all__ = ["SessionHarness", "wait_for_event", "wait_for_turn_end"]
@@ -31,7 +31,8 @@ async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> 
             events = list(await store.log.read(session_id, 0, 10_000))
             if sum(event.terminal for event in events) >= ends:
                 return events
-            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+            async with explained_timeout(lambda events=events: _outline(events)):
+                await wakeup.wait()
 
 
 async def wait_for_event(store: Store, session_id: str, type_: str, *, count: int = 1) -> dict[str, Any]:
@@ -40,10 +41,16 @@ async def wait_for_event(store: Store, session_id: str, type_: str, *, count: in
     with store.log.subscribe(session_id, wakeup):
         while True:
             wakeup.clear()
-            events = [event for event in await store.log.read(session_id, 0, 10_000) if event.type == type_]
+            log = await store.log.read(session_id, 0, 10_000)
+            events = [event for event in log if event.type == type_]
             if len(events) >= count:
                 return json.loads(events[count - 1].frame_json)["data"]
-            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+            async with explained_timeout(lambda log=log: _outline(log)):
+                await wakeup.wait()
+
+
+def _outline(events: Sequence[StoredEvent]) -> str:
+    return f"the log has {len(events)} events, the last ones {[str(event.type) for event in events[-20:]]}"
 
 
 @dataclass

@@ -14,7 +14,8 @@ import httpx
 from tests.support.faults.checker import findings
 from tests.support.faults.http_transport import LightTransport
 from tests.support.faults.plan_model import plan
-from tests.support.faults.servers import SETTLE_SECONDS, RecordedFolder, ServerForker
+from tests.support.faults.servers import RecordedFolder, ServerForker
+from tests.support.timeouts import explained_timeout
 
 __all__ = ["QUESTIONS", "create_questions", "open_questions", "racing_answers", "serving", "wait_until_no_turn_runs"]
 
@@ -88,7 +89,8 @@ async def create_questions(recorded: RecordedFolder, client: httpx.AsyncClient) 
 
 async def open_questions(client: httpx.AsyncClient, count: int) -> list[dict[str, Any]]:
     """Return the open questions, once there are so many."""
-    async with asyncio.timeout(SETTLE_SECONDS):
+    questions: list[dict[str, Any]] = []
+    async with explained_timeout(lambda: f"{len(questions)} of {count} questions are open"):
         while True:
             questions = (await client.get("/api/confirms")).json()["confirms"]
             if len(questions) >= count:
@@ -98,7 +100,7 @@ async def open_questions(client: httpx.AsyncClient, count: int) -> list[dict[str
 
 async def wait_until_no_turn_runs(recorded: RecordedFolder) -> None:
     """Return once no turn runs, by the file."""
-    async with asyncio.timeout(SETTLE_SECONDS):
+    async with explained_timeout(lambda: f"these turns run: {recorded.log().running}"):
         while recorded.log().running:
             await asyncio.sleep(0.05)
 

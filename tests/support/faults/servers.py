@@ -24,7 +24,7 @@ from tests.support.faults.log_file import LogFile, read_log, snapshot
 from tests.support.faults.projections import different_tables
 from tests.support.forked import AsyncProcess
 from tests.support.server.agx_processes import READY, agx
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, explained_timeout
 
 ROOT = Path(__file__).parents[3]
 READY_SECONDS = SETTLE_SECONDS = PATIENCE
@@ -181,7 +181,7 @@ class KillableStudio:
     async def end(self, number: int = signal.SIGKILL) -> int:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        async with asyncio.timeout(SETTLE_SECONDS):
+        async with explained_timeout(lambda: f"process {self.pid} has not ended after signal {int(number)}"):
             return await asyncio.shield(self.exited)
 
 

@@ -24,7 +24,7 @@ from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
 from studio.services import Services, make_services
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE, PatientClock, patient_client
+from tests.support.timeouts import PatientClock, explained_timeout, patient_client
 
 TOKEN = "t" * 43
 
@@ -119,7 +119,7 @@ async def frames_of(answer: httpx.Response) -> AsyncIterator[Frame]:
 async def until(frames: AsyncIterator[Frame], type_: str) -> list[Frame]:
     """Return all frames up to the first one of that type."""
     found: list[Frame] = []
-    async with asyncio.timeout(PATIENCE):
+    async with explained_timeout(lambda: f"the frames so far: {[frame.type for frame in found]}"):
         async for frame in frames:
             found.append(frame)
             if frame.type == type_:

@@ -32,7 +32,7 @@ from agenticx.testing import call
 from agenticx.tools import Tool
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.memory_store import expire_lease
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import explained_timeout
 from tests.support.two_hubs import hub_over
 
 __all__ = ["MortalStore", "SubagentSession", "notices", "spawn"]
@@ -166,11 +166,14 @@ class SubagentSession:
         """Return the envelopes that fulfil the condition, once there are so many."""
         wakeup = asyncio.Event()
         with self.store.log.subscribe(self.id, wakeup):
-            async with asyncio.timeout(PATIENCE):
+            async with explained_timeout(self._outline):
                 while len(found := [one for one in await self.envelopes() if condition(one)]) < count:
                     await wakeup.wait()
                     wakeup.clear()
         return found
+
+    async def _outline(self) -> list[tuple[str, str]]:
+        return [(one["type"], one["agent_id"]) for one in (await self.envelopes())[-20:]]
 
     async def wait_for_event(self, type_: str, agent_id: str, count: int = 1) -> dict[str, Any]:
         """Return the last of so many events of an agent, once they are stored."""
