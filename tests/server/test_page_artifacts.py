@@ -326,7 +326,7 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
         await tab.evaluate(f"{tab_of('Code')}.click()")
         await tab.wait_for(f"{CODE} === {texts[1]!r}")
         await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[3].click()")
-        assert "in use" in await tab.wait_for(f"{state}.includes('in use') && {state}")
+        await tab.wait_for(f"{state}.endsWith(': done, picked.')")
         assert tab.errors == []
 
 
@@ -347,18 +347,27 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         await tab.press("2")
         (word,) = await tab.wait_for(f"{answers}.length === 1 && {answers}")
         await click(tab, "Use this one", PANE)
-        await tab.wait_for(f"{text_of('#artifacts')}.includes('in use')")
+        await tab.wait_for(f"{text_of('#artifacts .option-state')} === 'scripted: done, picked.'")
         assert await tab.evaluate(answers) == [word]
         listed = "[...document.querySelectorAll('.card.option summary')].map((one) => one.innerText)"
         await tab.wait_for(f"{listed}.join() === 'Option 1 · scripted · done,Option 2 · scripted · done · picked'")
+        await click(tab, "Use this one", "document.getElementById('log')")  # picking again takes the place of the first
+        changed = ["Option 1 · scripted · done · picked", "Option 2 · scripted · done"]
+        await tab.wait_for(f"{listed}.join() === {','.join(changed)!r}")
+        tabs = f"[...{PANE}.querySelectorAll('.options button')].map((one) => one.innerText).join()"
+        await tab.wait_for(f"{tabs} === 'All,Option 1 · picked,Option 2'")
 
         await fill(tab, "Number of answers", "2")
         await send_message(tab, "another word")  # of which the answers are shown in place of the one before
         await tab.wait_for(f"{answers}.join() === 'three,four' || {answers}.join() === 'four,three'")
         await tab.wait_for(STOPPED)
         await click(tab, "Use this one", "document.getElementById('log')")
-        await tab.wait_for(f"{text_of('#artifacts')}.includes('in use')")
+        await tab.wait_for(f"{text_of('#artifacts .option-state')} === 'scripted: done, picked.'")
         assert not await tab.evaluate("document.querySelector('#log .answer')")  # the cards say all that the list says
+        changed += ["Option 3 · scripted · done · picked", "Option 4 · scripted · done"]
+        assert await tab.evaluate(listed) == changed
+        await tab.reload()
+        await tab.wait_for(f"{listed}.join() === {','.join(changed)!r}")
         assert tab.errors == []
 
 
@@ -380,9 +389,9 @@ async def test_an_option_is_picked_while_another_is_written(make_studio: StudioM
         assert labels == ["Answer of Option 1", "Answer of Option 2"]
         await click(tab, "Use this one", f"{PANE}.querySelectorAll('.grid-item')[{done}]")
         await tab.wait_for(f"{SHOWN}.includes('Option {done + 1} goes on.') && {STOPPED}")
-        await tab.wait_for(f"{text_of('#artifacts')}.includes('in use')")
+        await tab.wait_for(f"{text_of('#artifacts')}.includes('done, picked')")
         await tab.evaluate(f"{PANE}.querySelector('.options button').click()")  # all of them again
-        await tab.wait_for(f"{states}[{done}] === 'done, in use' && {states}[{1 - done}] === 'stopped'")
+        await tab.wait_for(f"{states}[{done}] === 'done, picked' && {states}[{1 - done}] === 'stopped'")
         assert tab.errors == []
 
 

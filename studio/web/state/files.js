@@ -22,9 +22,18 @@ const isViewedType = (type) => PAGES.has(type) || IMAGES.has(type) || type === M
 /** Return whether a file of the workspace is to be looked at, and not read as code; one outside cannot be. */
 export const isViewed = (path) => !path.startsWith("/") && isViewedType(mediaTypeOf(path));
 
-/** Return the numbers of the options that were picked in the conversation, in order. */
-export const pickedOptions = ({ notesBefore, turns }) => [...notesBefore, ...turns.flatMap(({ notes }) => notes)]
-  .filter(({ type, onPath }) => type === "picked" && onPath).map(({ data }) => String(data.picked));
+/** Return the numbers of the options that are picked, one of a turn at most, in the order in which they were. */
+export function pickedOptions({ notesBefore, turns, childTurns }) {
+  const byTurn = new Map();
+  for (const { type, onPath, data } of [...notesBefore, ...turns.flatMap(({ notes }) => notes)]) {
+    if (type !== "picked" || !onPath) continue;
+    const option = Object.values(childTurns).find(({ agentId }) => agentId === `option-${data.picked}`);
+    const turnId = option?.parentTurnId ?? data.picked;
+    byTurn.delete(turnId); // picking another one of the turn takes this one's place
+    byTurn.set(turnId, String(data.picked));
+  }
+  return [...byTurn.values()];
+}
 
 /** Return whether the id of an agent is that of an option. */
 export const isOption = (/** @type {string} */ agentId) => /^option-\d+$/.test(agentId);

@@ -147,7 +147,7 @@ function optionTurns({ childTurns }) {
 }
 
 /** Return the number of the option that was picked last, undefined if none was. */
-const pickedOption = (state) => pickedOptions(state).at(-1);
+const lastPicked = (state) => pickedOptions(state).at(-1);
 
 /** Return the numbers of the options to show beside each other: those of the last turn that has some. */
 function optionsTogether({ turns }) {
@@ -168,7 +168,7 @@ function useNewOptions(state, showAll) {
 /** One of the options beside each other: what it is, its first page, and what can be done with it. */
 function GridItem({ state, number, actions, contents, addressOf, show, pick }) {
   const turn = optionTurns(state).get(number);
-  const isPicked = pickedOption(state) === number;
+  const picked = pickedOptions(state);
   const frame = useFrame();
   const running = useSignal(/** @type {string|null} */ (null)); // scripts run in the tab of the option only
   const paths = pathsOf(state, number);
@@ -177,9 +177,9 @@ function GridItem({ state, number, actions, contents, addressOf, show, pick }) {
   const stored = revision?.text === null && !revision.growing ? contents(addressOf(revision), revision.mediaType) : null;
   const text = revision?.text ?? stored?.text ?? null;
   return html`<section class=${turn.status === "failed" && !revision ? "grid-item failed" : "grid-item"} aria-label=${`Option ${number}`}>
-    <header><h3>${number} · ${escapeHidden(turn.model)} · <${OptionState} turn=${turn} state=${state} />${isPicked && ", in use"}</h3>
+    <header><h3>${number} · ${escapeHidden(turn.model)} · <${OptionState} turn=${turn} state=${state} />${picked.includes(number) && ", picked"}</h3>
       <button type="button" class="quiet" aria-label=${`Show option ${number} alone`} onClick=${() => show(number)}>Show</button>
-      ${turn.status === "done" && !isPicked && html`<button type="button" class="main" onClick=${() => pick(number)}>Use this one</button>`}
+      ${turn.status === "done" && picked.at(-1) !== number && html`<button type="button" class="main" onClick=${() => pick(number)}>Use this one</button>`}
       ${turn.status === "running" && html`<button type="button" onClick=${() => attempt(() => actions.stopOption(number))}>Stop this one</button>`}
     </header>
     <${Failure} turn=${turn} />
@@ -227,7 +227,7 @@ function selection(state, { option: chosen, path: chosenPath, number }, followed
   const writing = options.find((each) => pathsOf(state, each).some((path) => latest(state, each, path).growing));
   const changed = newestPage(state, FOLDER, followed);
   const option = chosen ?? writing ?? [changed && FOLDER, followed.option, SESSION, ...options].find((each) => options.includes(each)) ??
-    pickedOption(state) ?? [...optionTurns(state).keys()].at(-1) ?? SESSION; // texts, if there are no files
+    lastPicked(state) ?? [...optionTurns(state).keys()].at(-1) ?? SESSION; // texts, if there are no files
   const paths = pathsOf(state, option);
   followed.option = option;
   followed.path = (option === FOLDER ? changed : newestPage(state, option, followed)) ?? followed.path;
@@ -310,13 +310,12 @@ function Options({ state, option, hasAll, actions, show, pick }) {
   if (!byNumber.size && tabs.length < 2) return null;
   const shown = hasAll ? [[ALL, "All"], ...tabs] : tabs;
   const turn = byNumber.get(option);
-  const isPicked = picked.at(-1) === option;
   return html`<div class="options" role="tablist" aria-label="Options">
       ${shown.map(([number, label]) => html`<button key=${label} type="button" role="tab" aria-selected=${number === option} tabindex=${number === option ? 0 : -1}
         onClick=${() => show(number)} onKeyDown=${moveBetweenTabs}>${label}</button>`)}
     </div>
-    ${turn && html`<p class="note option-state"><span>${escapeHidden(turn.model)}: <${OptionState} turn=${turn} state=${state} />${isPicked ? ", in use" : ""}.</span>
-      ${turn.status === "done" && !isPicked && html` <button type="button" class="main pick" onClick=${() => pick(option)}>Use this one</button>`}
+    ${turn && html`<p class="note option-state"><span>${escapeHidden(turn.model)}: <${OptionState} turn=${turn} state=${state} />${picked.includes(option) ? ", picked" : ""}.</span>
+      ${turn.status === "done" && picked.at(-1) !== option && html` <button type="button" class="main pick" onClick=${() => pick(option)}>Use this one</button>`}
       ${turn.status === "running" && html` <button type="button" class="stop-option" onClick=${() => attempt(() => actions.stopOption(option))}>Stop this one</button>`}
     </p><${Failure} turn=${turn} />`}`;
 }

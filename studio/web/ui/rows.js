@@ -53,8 +53,8 @@ const PARTS = {
   childTurns: (state, id) => state.childTurns[id],
   agents: (state, id) => state.agents[id],
   requests: (state, id) => requestOf(state.requests, id),
-  picked: (state, id) => pickedOf(state).has(id),
-  canPick: (state, id) => lastOptions(state).numbers.includes(id) && pickedOptions(state).at(-1) !== id,
+  picked: (state, id) => pickedOf(state).includes(id),
+  canPick: (state, id) => lastOptions(state).numbers.includes(id) && pickedOf(state).at(-1) !== id,
 };
 
 /** Makes the rows of a turn, and notes the parts of the state that they are made from. */
@@ -198,13 +198,13 @@ const isShown = ({ onPath }) => onPath;
 /** Of several rewinds to one place the last is shown. */
 const isLatest = (note, place, notes) => note.type !== "rewound" || notes[place + 1]?.type !== "rewound";
 
-/** @type {WeakMap<SessionState, Set<string>>} */
+/** @type {WeakMap<SessionState, string[]>} */
 const picked = new WeakMap();
 
-/** Return the options that were picked. @param {SessionState} state */
+/** Return the options that are picked. @param {SessionState} state */
 function pickedOf(state) {
   let numbers = picked.get(state);
-  if (!numbers) picked.set(state, numbers = new Set(pickedOptions(state)));
+  if (!numbers) picked.set(state, numbers = pickedOptions(state));
   return numbers;
 }
 

@@ -121,7 +121,7 @@ const Speaker = ({ name }) => html`<h3 class="speaker">${escapeHidden(name)}</h3
 /** An option of an answer: what it says and does is in the card, its files are in the pane. */
 function Option({ id, turn, isPicked, canPick, state: session, actions }) {
   const number = optionOf(turn.agentId);
-  const state = turn.status === "running" ? activityOf(turn, []).text : `${turn.status}${isPicked && !canPick ? " · picked" : ""}`;
+  const state = turn.status === "running" ? activityOf(turn, []).text : `${turn.status}${isPicked ? " · picked" : ""}`;
   const summary = html`<span class="call-title">Option ${number} · ${escapeHidden(turn.model)}</span>
     <span class="meta"> · ${state}${turn.status === "running" && html`, <${Seconds} since=${turn.startedAt} />`}</span>`;
   return html`<div class="card option">
