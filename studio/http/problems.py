@@ -42,7 +42,7 @@ from agenticx.runtime.user_requests.requests import (
     UnknownConfirm,
     UnknownQuestion,
 )
-from agenticx.sessions.files.changed_files import TurnNotFound
+from agenticx.sessions.files.changed_files import CallNotFound, TurnNotFound
 from agenticx.sessions.files.options import OptionNotDone, UnknownOption
 from agenticx.sessions.files.shown_files import FileNotFound, FileRefused, FileTooLarge
 from agenticx.sessions.history.transcript import MessageNotFound
@@ -84,6 +84,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "file_refused": ProblemKind(403, "The file is private or secret, or a deny rule of the user is about it."),
     "artifact_not_found": ProblemKind(404, "The session has no file of this path, or no such revision of it."),
     "attachment_not_found": ProblemKind(404, "No message of the session has an attachment with this digest."),
+    "call_not_found": ProblemKind(404, "No tool call of the session, or of the turn, has this id."),
     "confirm_not_found": ProblemKind(404, "No confirmation has this id."),
     "file_not_found": ProblemKind(404, "The workspace has no file of this path that can be read."),
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
@@ -167,6 +168,7 @@ HINTS: Mapping[str, str] = {
     "bad_ticket": "POST /api/tickets issues one.",
     "artifact_not_found": "GET /api/sessions/{session_id}/artifacts lists the files.",
     "attachment_not_found": "GET /api/sessions/{session_id}/messages lists the attachments of each message.",
+    "call_not_found": "Events `tool_call` have the ids; the list without a call has those that changed files.",
     "confirm_not_found": "GET /api/confirms lists those that wait.",
     "file_not_found": "GET /api/sessions/{session_id}/files finds files.",
     "key_not_found": "GET /api/keys lists the keys.",
@@ -259,6 +261,7 @@ _CODES: dict[type[AgenticXError], str] = {
     SessionNotFound: "session_not_found",
     MessageNotFound: "message_not_found",
     TurnNotFound: "turn_not_found",
+    CallNotFound: "call_not_found",
     UnknownConfirm: "confirm_not_found",
     SessionBusy: "session_busy",
     TurnConflict: "client_turn_id_reused",

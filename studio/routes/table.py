@@ -223,7 +223,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "The files that the agent changed in a session, with their diffs",
         _json(changes.ChangeListResponse),
         query=changes.ChangesQuery,
-        problems=(*_SESSION_PROBLEMS, "turn_not_found"),
+        problems=(*_SESSION_PROBLEMS, "turn_not_found", "call_not_found"),
     ),
     RouteSpec(
         "GET",

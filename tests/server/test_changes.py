@@ -73,3 +73,10 @@ async def test_changed_files_are_listed_with_diffs_for_the_session_and_for_a_tur
         assert (cut["path"], len(cut["diff"]) < 21_000) == ("long.txt", True)
         unknown = await studio.client.get(f"{path}/changes?turn_id=turn_x")
         assert (unknown.status_code, unknown.json()["code"]) == (404, "turn_not_found")
+        assert await files("?tool_call_id=call_6") == []  # the rewind has undone it
+        turn = turns[0]["turn_id"]
+        for query, named in {"call_x": "'call_x'", f"call_4&turn_id={turn}": f"turn {turn!r}"}.items():
+            unknown = await studio.client.get(f"{path}/changes?tool_call_id={query}")
+            assert (unknown.status_code, unknown.json()["code"]) == (404, "call_not_found")
+            assert named in unknown.json()["detail"]
+            assert "tool_call" in unknown.json()["hint"]

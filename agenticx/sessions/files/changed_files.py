@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from agenticx.runtime.events import EventType, ToolCallEvent
 from agenticx.sessions.files.changes import FileChange
 from agenticx.sessions.files.snapshots import read_changes
 from agenticx.sessions.log.damage import DamagedData
-from agenticx.sessions.log.events import decode
+from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.sessions.log.records import FileEdited, FileRewound
 from agenticx.sessions.log.session_record import SessionRecord
 from agenticx.sessions.log.turn_tree import TurnFilter
@@ -22,7 +22,7 @@ from agenticx.tools.diffs import Diff, unified_diff
 from agenticx.tools.text_files import decode_text
 from agenticx.tools.visible import visible_path
 
-__all__ = ["ChangedFile", "TurnNotFound", "find_changed_files", "read_file_diff", "read_text_before"]
+__all__ = ["CallNotFound", "ChangedFile", "TurnNotFound", "find_changed_files", "read_file_diff", "read_text_before"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,10 @@ class TurnNotFound(AgenticXError):
     """An error for a turn id that the session does not have."""
 
 
+class CallNotFound(AgenticXError):
+    """An error for the id of a tool call that the session, or the turn, does not have."""
+
+
 async def find_changed_files(
     store: Store, record: SessionRecord, turn_id: str | None = None, call_id: str | None = None
 ) -> list[ChangedFile]:
@@ -51,14 +55,16 @@ async def find_changed_files(
 
     With a `turn_id` only that turn's calls count, with a `call_id` only that call. Edits that a rewind has undone are
     left out, and files that are as before. The calls of child turns are part of a turn. Raises `TurnNotFound`,
-    `DamagedData` and `StoreError`.
+    `CallNotFound`, `DamagedData` and `StoreError`.
     """
     changes = await read_changes(store.log, record.id)
     if changes is None:
         raise DamagedData("the session's list of changed files is damaged; the log of the server says where")
     calls = None if turn_id is None else await _calls_of(store.log, record.id, turn_id)
     if call_id is not None:
-        calls = {call_id} if calls is None else calls & {call_id}
+        edited = (change.call_id for change in changes if isinstance(change, FileEdited))
+        await _check_call(store.log, record.id, call_id, turn_id, edited if calls is None else calls)
+        calls = {call_id}
     by_path = dict[str, list[FileChange]]()
     for change in changes:
         by_path.setdefault(change.path, []).append(change)
@@ -126,6 +132,18 @@ def _changed_file(
     )
 
 
+async def _check_call(log: Log, session_id: str, call_id: str, turn_id: str | None, known: Iterable[str]) -> None:
+    """Raise `CallNotFound` for a call that is not `known` and, without a `turn_id`, not in the log either."""
+    if call_id in known:
+        return
+    if turn_id is not None:
+        raise CallNotFound(f"no call of turn {turn_id!r} has the id {call_id!r}")
+    async for page in read_log_pages(log, session_id, 0):
+        if call_id in _calls_in(page):
+            return
+    raise CallNotFound(f"no call of this session has the id {call_id!r}")
+
+
 async def _calls_of(log: Log, session_id: str, turn_id: str) -> set[str]:
     """Return the ids of the calls of a turn and its child turns; raise `TurnNotFound`."""
     turn, calls = await log.turn(session_id, turn_id), set[str]()
@@ -134,10 +152,14 @@ async def _calls_of(log: Log, session_id: str, turn_id: str) -> set[str]:
     turns = TurnFilter({turn_id})
     async for page in read_log_pages(log, session_id, turn.after_seq or 0):
         for event in page:
-            if turns.includes(event) and event.type == EventType.TOOL_CALL:
-                called = decode(event).event
-                if isinstance(called, ToolCallEvent):
-                    calls.add(called.data["tool_call_id"])
+            if turns.includes(event):
+                calls |= _calls_in([event])
             if event.terminal and event.turn_id == turn_id:
                 return calls
     return calls
+
+
+def _calls_in(events: Iterable[StoredEvent]) -> set[str]:
+    """Return the ids of the calls whose `tool_call` is one of the events."""
+    called = (decode(event).event for event in events if event.type == EventType.TOOL_CALL)
+    return {event.data["tool_call_id"] for event in called if isinstance(event, ToolCallEvent)}

@@ -589,6 +589,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (404, "message_not_found", "POST", f"{session}/fork", {"message_id": "msg_x"}),
             (404, "message_not_found", "GET", f"{session}/turns?message_id=msg_x", None),
             (404, "turn_not_found", "GET", f"{session}/changes?turn_id=turn_x", None),
+            (404, "call_not_found", "GET", f"{session}/changes?tool_call_id=call_x", None),
             (404, "file_not_found", "GET", f"{session}/files/none.md", None),
             (403, "file_refused", "GET", f"{session}/files/.env", None),
             (404, "attachment_not_found", "GET", f"{session}/attachments/{'0' * 64}", None),
