@@ -367,6 +367,14 @@ async def test_an_earlier_message_is_edited_and_nothing_is_taken_back_before_it_
         assert [error for error in tab.errors if "409" not in error] == []  # of the rewind that was refused
 
 
+SAID = text_of("#message")
+
+
+async def press_escape(tab: Tab, count: int) -> None:
+    for _ in range(count):
+        await tab.press("Escape")
+
+
 @pytest.mark.ci_lane
 async def test_keys_find_sessions_and_stop_the_turn(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio(ScriptedModel(["Plant roses and tulips.", [say("so"), hang()]])) as studio:
@@ -386,7 +394,20 @@ async def test_keys_find_sessions_and_stop_the_turn(make_studio: StudioMaker, ta
         await tab.wait_for(f"{TITLE} === 'Garden' && !document.getElementById('finder')")
         assert "/m/" in await tab.evaluate("location.hash")
         await tab.evaluate("history.back()")
-        await tab.wait_for(f"{TITLE} === 'Kitchen' && !document.getElementById('stop').hidden")
+        runs = f"{TITLE} === 'Kitchen' && !document.getElementById('stop').hidden"
+        await tab.wait_for(runs)
+        await tab.evaluate("document.getElementById('find').focus()")
+        await tab.type("x")
+        await press_escape(tab, 3)  # which empties the field, and stops nothing
+        assert await tab.wait_for(f"{runs} && [document.getElementById('find').value, {SAID}]") == ["", ""]
+        await tab.evaluate("location.hash = '#/settings/models'")
+        await fill(tab, "Find a model", "x")
+        await tab.evaluate(f"{field('Find a model')}.focus()")
+        await press_escape(tab, 3)
+        assert await tab.wait_for(f"[{field('Find a model')}.value, {SAID}]") == ["", ""]
+        await tab.evaluate("document.getElementById('settings-title').focus()")
+        await press_escape(tab, 1)
+        await tab.wait_for(f"{runs} && document.activeElement.id === 'input' && {SAID} === ''")
         await stop_by_keys(tab)
         await tab.wait_for(STOPPED)
         await tab.evaluate("document.getElementById('input').blur()")

@@ -6,7 +6,7 @@ import { isField, wantedDecision } from "../state/input.js";
 import { canStop } from "../state/requests.js";
 import { go, sessionPath } from "../state/route.js";
 import { SHORTLY, attempt, current, showStatus, waiting } from "../state/studio.js";
-import { closePane, showDecision } from "./pane.js";
+import { closePane, isOnTop, showDecision } from "./pane.js";
 
 const STOP_MS = 2000; // in which a second Esc stops the turn
 const ESC_AGAIN = "Esc again stops";
@@ -38,20 +38,24 @@ function actionOf(event, view, lastEscape) {
   if (event.key === "F2") return event.shiftKey ? showNextWaiting : focusDecision;
   if (event.key === "F6") return () => focusNextRegion(event.shiftKey ? -1 : 1);
   if (event.key === "?" && !control && !isField(event.target)) return () => { isKeyListOpen.value = true; };
-  if (!view) return undefined;
+  const isEscape = event.key === "Escape" && !document.querySelector("dialog[open]");
+  if (isEscape && (isOnTop() || document.activeElement?.closest("#pane"))) return leavePane;
+  if (!view || !document.querySelector("main[data-session]")?.checkVisibility()) return undefined; // what is not seen takes no key
   if (event.altKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
     return () => { view.command.value = { name: "turn", step: event.key === "ArrowUp" ? -1 : 1 }; };
   }
-  if (event.key === "Escape" && !document.querySelector("dialog[open]")) return () => escape(view, lastEscape);
-  return undefined;
+  return isEscape && (!isField(event.target) || event.target.closest("#composer")) ? () => stop(view, lastEscape) : undefined;
 }
 
-function escape(view, lastEscape) {
-  if (document.activeElement?.closest("#pane")) {
-    closePane();
-    requestAnimationFrame(() => document.getElementById("input")?.focus()); // once it is seen
-  } else if (!view.feed.value || !canStop(view.feed.value.state.value)) return;
-  else if (performance.now() - lastEscape.current < STOP_MS) {
+function leavePane() {
+  closePane();
+  requestAnimationFrame(() => document.getElementById("input")?.focus()); // once it is seen
+}
+
+/** Stop the turn at the second Esc. */
+function stop(view, lastEscape) {
+  if (!view.feed.value || !canStop(view.feed.value.state.value)) return;
+  if (performance.now() - lastEscape.current < STOP_MS) {
     lastEscape.current = -Infinity;
     showStatus("");
     attempt(view.actions.stop);

@@ -1,6 +1,7 @@
 // The settings: rules, models and keys, vaults of notes, usage, teams, and how this browser shows the page.
 
 import { html, useLayoutEffect } from "../vendor/preact.js";
+import { isField } from "../state/input.js";
 import { go, lastSession, sessionPath } from "../state/route.js";
 import { Message } from "./message.js";
 import { MemorySettings } from "./settings_memory.js";
@@ -28,7 +29,16 @@ export function Settings({ tab }) {
     const last = lastSession();
     go(last ? sessionPath(last) : "#/new");
   };
-  useLayoutEffect(() => { document.getElementById("settings-title")?.focus(); }, []);
+  useLayoutEffect(() => {
+    document.getElementById("settings-title")?.focus();
+    const onKey = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape" || event.defaultPrevented || isField(event.target) || document.querySelector("dialog[open]")) return;
+      event.preventDefault();
+      close();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
   return html`<main id="settings" data-region="Settings">
     <header class="session-header"><div class="line">
       <h1 id="settings-title" tabindex="-1">Settings</h1>
