@@ -577,8 +577,10 @@ async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studi
         await send_message(tab, "Look")
         refused = await tab.wait_for(f"{ATTACHMENT_ERROR}.includes('neither') && {ATTACHMENT_ERROR}")
         assert refused.startswith("'odd.txt' is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === 'Look'")
         assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 2
-        assert await tab.evaluate(INPUT) == "Look"
+        assert await tab.evaluate("document.activeElement.id") == "input"
+        assert (await studio.client.get("/api/sessions")).json()["sessions"] == []  # none without a message
 
 
 @pytest.mark.ci_lane

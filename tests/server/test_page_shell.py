@@ -516,7 +516,7 @@ async def test_a_first_message_that_a_reload_cuts_off_is_in_the_box_of_the_sessi
 async def test_a_first_message_whose_session_was_made_without_an_answer_makes_no_other_session(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
-    async with make_studio(ScriptedModel(["Hello there.", "Hello again."])) as studio:
+    async with make_studio(ScriptedModel(["Hello there.", "Hello again.", "Hello at last."])) as studio:
         (studio.workspace / "src").mkdir()
         await enter(tab, studio)
         await tab.evaluate(LOST_CREATION)
@@ -527,10 +527,11 @@ async def test_a_first_message_whose_session_was_made_without_an_answer_makes_no
         await tab.evaluate("document.getElementById('input').focus()")
         await tab.type("and more")
         await tab.reload()
-        await tab.wait_for(f"location.hash.startsWith('#/s/') && {INPUT} === 'Good morning\\n\\nand more'")
-        assert (await listed(studio))[0]["workspace"].endswith("/src")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === 'Good morning\\n\\nand more'")
+        await tab.wait_for(f"{field('Folder')}.value === {str(studio.workspace / 'src')!r}")
         await click(tab, "Send")
-        await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
+        await tab.wait_for(f"location.hash.startsWith('#/s/') && {STOPPED} && {LOG}.includes('Hello there.')")
+        assert [one["workspace"][-4:] for one in await listed(studio)] == ["/src"]
         await tab.evaluate("location.hash = '#/new'")
         await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === ''")
         await tab.evaluate(LOST_CREATION + "window.isCut = true")
@@ -546,6 +547,19 @@ async def test_a_first_message_whose_session_was_made_without_an_answer_makes_no
         await tab.evaluate("location.hash = '#/new'")
         await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === ''")
         assert await tab.evaluate(SAVED.format("new.session")) is None
+        await tab.evaluate(NO_CREATION)
+        await write(tab, "Good evening")
+        await click(tab, "Send")
+        await tab.wait_for(f"{text_of('#attachment-error')} === 'The studio does not answer.'")
+        await tab.evaluate("window.fetch = window.request; location.hash = '#/settings/page'")
+        await tab.wait_for("!document.getElementById('input')")
+        await tab.evaluate("location.hash = '#/new'")
+        await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === 'Good evening'")
+        await tab.reload()  # none is made before the message is sent
+        await tab.wait_for(f"{field('Folder')}?.placeholder.startsWith('/') && {INPUT} === 'Good evening'")
+        assert len(await listed(studio)) == 2
+        await click(tab, "Send")
+        await tab.wait_for(f"location.hash.startsWith('#/s/') && {STOPPED} && {LOG}.includes('Hello at last.')")
         assert tab.errors == []
 
 
@@ -562,6 +576,14 @@ LOST_CREATION = """{
         window.isMade = true;
         if (window.isCut) throw new TypeError("the connection is lost");
         return new Promise(() => {});
+    };
+}"""
+
+NO_CREATION = """{
+    window.request = window.fetch;
+    window.fetch = (url, options) => {
+        if (options?.method === 'POST' && /api\\/sessions$/.test(url)) throw new TypeError("nobody answers");
+        return window.request(url, options);
     };
 }"""
 

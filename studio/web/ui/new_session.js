@@ -1,7 +1,7 @@
 // A session that its first message makes: until then nothing is stored.
 
 import { html, signal, useEffect } from "../vendor/preact.js";
-import { api, reconnects } from "../net/api.js";
+import { api } from "../net/api.js";
 import { draftOf, forgetText, moveDraft, restoreDraft, saveText, storedText, writeDraft } from "../state/drafts.js";
 import { newId, send } from "../state/outbox.js";
 import { go, sessionPath } from "../state/route.js";
@@ -37,6 +37,9 @@ export const MAKING = "new.session"; // under which its request is stored until 
 /** The request that makes the session now, null while none does. @type {Promise<any>|null} */
 let making = null;
 
+/** Whether the options may be those of a request that was not answered before the page was loaded. */
+let isReloaded = Boolean(storedText(MAKING));
+
 /** Let the next session be of a team. */
 export function startWithTeam(team) {
   options.value = { ...options.value, team };
@@ -53,10 +56,7 @@ export function NewSession() {
     });
     document.getElementById("input")?.focus({ preventScroll: true });
   }, []);
-  const count = reconnects.value;
-  useEffect(() => {
-    unanswered(draftOf(null).text.peek()).then((request) => request && make(request)).catch(() => {});
-  }, [count]);
+  useEffect(() => { takeOver().catch(() => {}); }, []);
   if (!isListed.value) return html`<main><p class="note" role="status">Loading…</p></main>`;
   const change = async (fields) => { options.value = { ...options.value, ...fields }; };
   const { workspace, team } = options.value;
@@ -114,23 +114,36 @@ async function begin(turn, message) {
     }
     await send(session.id, turn, { ...message, draftOf: session.id });
   } catch (error) {
-    draftOf(session.id).error.value = error.message;
+    const isRefused = error.status >= 400 && error.status < 500;
+    const isUndone = isRefused && await import("./refused_session.js").then(({ undoSession }) => undoSession(session.id)).catch(() => false);
+    if (isUndone) options.value = { ...options.value, permission_mode, team };
+    draftOf(isUndone ? null : session.id).error.value = error.message;
   }
+}
+
+/** Show the options of a request that was not answered before the page was loaded; sending its message repeats it. */
+async function takeOver() {
+  if (!isReloaded) return;
+  isReloaded = false;
+  const request = await unanswered(draftOf(null).text.peek());
+  options.value = { ...options.value, ...request?.fields };
 }
 
 /** Return the request that may have made the session of a message, as it was not answered; undefined if there is none. */
 const unanswered = async (typed, fields) =>
   storedText(MAKING) ? (await import("./unanswered.js")).unanswered(MAKING, typed, fields) : undefined;
 
-/** Make the session and show it with the draft; a request that is repeated makes no other. */
+/** Make the session and show it with the draft; a request that is repeated makes no other, unless that is in use by now. */
 function make(request) {
   making ??= (async () => {
+    const { fields, isRepeated } = request;
     saveText(MAKING, JSON.stringify(request));
-    const body = { ...request.fields, client_session_id: request.id };
-    const session = await api("api/sessions", { method: "POST", body }).catch((error) => {
+    const post = (id) => api("api/sessions", { method: "POST", body: { ...fields, client_session_id: id } }).catch((error) => {
       if (error.status) forgetText(MAKING);
       throw error;
     });
+    let session = await post(request.id);
+    if (isRepeated && session.updated_at !== session.created_at) session = await post(newId());
     forgetText(MAKING);
     options.value = { ...options.value, permission_mode: usualMode.value, team: null };
     attempt(refreshSessions);

@@ -3,7 +3,7 @@
 
 import { KEY, storedText } from "../state/drafts.js";
 
-/** @typedef {{typed: string, fields: Record<string, unknown>, id: string}} Request */
+/** @typedef {{typed: string, fields: Record<string, unknown>, id: string, isRepeated?: true}} Request */
 
 /**
  * Return the request that is stored for a key if it is of this tab, or of a closed tab whose message this one shows; with
@@ -15,5 +15,5 @@ export function unanswered(key, typed, fields) {
   const request = JSON.parse(storedText(key));
   const isOurs = sessionStorage.getItem(KEY + key) !== null || (request.typed && typed.includes(request.typed));
   const isSame = !fields || fields.team === request.fields.team;
-  return isOurs && isSame ? request : undefined;
+  return isOurs && isSame ? { ...request, isRepeated: true } : undefined;
 }
