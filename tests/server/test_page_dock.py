@@ -656,6 +656,15 @@ async def test_what_was_typed_for_a_decision_outlasts_a_reload(make_studio: Stud
         await click(tab, "Edit…", DOCK)
         await tab.wait_for(f"{field('content', DOCK)}?.value === 'x = 1\\n'")  # given up
         await fill(tab, "content", "x = 3\n", DOCK)
+        for reloads in (False, True):
+            await tab.evaluate(f"{field('content', DOCK)}.focus()")
+            await tab.press("Escape")
+            await tab.wait_for(f"document.activeElement === {button('Edit…', DOCK)}")
+            if reloads:
+                await tab.reload()
+                await tab.wait_for(f"{button('Edit…', DOCK)} && true")
+            await click(tab, "Edit…", DOCK)
+            await tab.wait_for(f"{field('content', DOCK)}?.value === 'x = 3\\n'")  # put aside, not given up
         await tab.reload()
         await tab.wait_for(f"{field('content', DOCK)}?.value === 'x = 3\\n'")
         await click(tab, "Allow edited", DOCK)

@@ -36,15 +36,16 @@ const drafts = new Map(); // by id of the request: its components go when anothe
 
 /**
  * What the person has typed and chosen for a request, and not sent; `fields` are those of its arguments, while they are
- * edited, `edited` the texts of some that were before a reload. The texts are stored under `key`.
+ * edited, `edited` the texts of some that were before a reload or Escape, which `isLeft` tells. The texts are stored under
+ * `key`.
  * @param {string} key @param {string | null} digest
- * @param {{digest?: string | null, reason?: string, text?: string, edited?: Record<string, string> | null}} typed
+ * @param {{digest?: string | null, reason?: string, text?: string, edited?: Record<string, string> | null, isLeft?: boolean}} typed
  */
 function newDraft(key, digest, typed) {
   const draft = {
     key, digest, isSent: false, reason: signal(typed.reason ?? ""), text: signal(typed.text ?? ""), isExact: signal(false),
     fields: signal(/** @type {ReturnType<typeof argumentFields> | null} */ (null)),
-    edited: typed.digest === digest ? typed.edited ?? null : null,
+    edited: typed.digest === digest ? typed.edited ?? null : null, isLeft: typed.isLeft ?? false,
     end: () => {},
   };
   let isNew = true;
@@ -57,9 +58,9 @@ function newDraft(key, digest, typed) {
 }
 
 /** Return the texts of a draft as they are stored, "" if there are none. */
-function typedText({ digest, reason: { value: reason }, text: { value: text }, fields: { value: fields }, edited: before }) {
+function typedText({ digest, reason: { value: reason }, text: { value: text }, fields: { value: fields }, edited: before, isLeft }) {
   const edited = fields ? changedTexts(fields) : before;
-  return reason || text || Object.keys(edited ?? {}).length ? JSON.stringify({ digest, reason, text, edited }) : "";
+  return reason || text || Object.keys(edited ?? {}).length ? JSON.stringify({ digest, reason, text, edited, isLeft }) : "";
 }
 
 /** Return the draft for a request; of another content only the texts are kept. @param {Request} request @param {string} sessionId */
@@ -225,10 +226,10 @@ function Confirm({ request, actions, answer, isBusy, place, error, isLarge }) {
   const openFields = async () => {
     const opened = argumentFields(context.arguments ?? {}, await actions.toolSchema(request.tool ?? context.tool));
     changeTexts(opened, draft.edited ?? {});
-    draft.edited = null;
+    Object.assign(draft, { edited: null, isLeft: false });
     fields.value = opened;
   };
-  useEffect(() => { if (draft.edited) run(openFields); }, []);
+  useEffect(() => { if (draft.edited && !draft.isLeft) run(openFields); }, []);
   const edit = ({ currentTarget }) => run(async () => {
     const dock = currentTarget.closest("section");
     await openFields();
@@ -256,7 +257,7 @@ function Confirm({ request, actions, answer, isBusy, place, error, isLarge }) {
     ${choice?.hasChoice && !isEdited && html`<label class="inline exact"><input type="checkbox" checked=${isExact.value}
       onChange=${(event) => { isExact.value = event.currentTarget.checked; }} /> only ${choice.exactly}</label>`}</div>
     ${error}${problem}
-    ${isEdited ? html`<${EditButtons} fields=${fields} send=${send} isBusy=${isBusy}><${Denial} reason=${reason} deny=${deny} isBusy=${isBusy} /><//>` : html`<div class="dock-buttons">
+    ${isEdited ? html`<${EditButtons} draft=${draft} send=${send} isBusy=${isBusy}><${Denial} reason=${reason} deny=${deny} isBusy=${isBusy} /><//>` : html`<div class="dock-buttons">
       <div class="allowing">
         <button type="button" class="main allow" disabled=${isBusy} onClick=${() => allow(null)}>Allow once</button>
         ${rememberButton("session", "Allow for this session")}
@@ -379,12 +380,14 @@ function RuleList({ choice: { rules, words } }) {
   return html`<p class="note">If remembered, ${rules.length === 1 ? "the rule allows" : "the rules allow"}:</p><ul class="kinds">${views}</ul>`;
 }
 
-/** The answer that replaces the arguments by those of the fields, or leaves them as they were; so does Escape in the dock. */
-function EditButtons({ fields, send, isBusy, children }) {
+/** The answer that replaces the arguments by those of the fields, or leaves them as they were; after Escape, Edit shows them again. */
+function EditButtons({ draft, send, isBusy, children }) {
+  const { fields } = draft;
   const error = useSignal("");
   const row = useRef(/** @type {HTMLElement | null} */ (null));
-  const leave = () => {
+  const leave = (edited = {}) => {
     const dock = row.current?.closest("section");
+    Object.assign(draft, { edited, isLeft: true });
     fields.value = null;
     focusSoon(dock, ".edit-arguments");
   };
@@ -394,7 +397,7 @@ function EditButtons({ fields, send, isBusy, children }) {
       if (event.key !== "Escape") return;
       event.stopPropagation();
       event.preventDefault();
-      leave();
+      leave(changedTexts(fields.value));
     };
     dock?.addEventListener("keydown", onKey, true);
     return () => dock?.removeEventListener("keydown", onKey, true);
@@ -411,7 +414,7 @@ function EditButtons({ fields, send, isBusy, children }) {
     <div class="dock-buttons" ref=${row}>
       <div class="allowing">
         <button type="button" class="main allow-edited" disabled=${isBusy} onClick=${allow}>Allow edited</button>
-        <button type="button" disabled=${isBusy} onClick=${leave}>Cancel</button>
+        <button type="button" disabled=${isBusy} onClick=${() => leave()}>Cancel</button>
       </div>
       ${children}
     </div>`;
