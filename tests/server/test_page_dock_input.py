@@ -23,6 +23,9 @@ HEADING = f"({DECISION}?.querySelector('h2').innerText ?? '')"
 NO_DECISION = f"!{DECISION} && {STOPPED}"
 
 
+AT_ONCE = f"addEventListener('keydown', () => {{ window.focusedAtOnce = {FOCUSED}; }})"
+
+
 async def type_keys(tab: Tab, text: str) -> None:
     for key in text:
         await tab.press(key)
@@ -58,8 +61,12 @@ async def test_what_is_typed_answers_no_decision_that_the_focus_was_moved_to(
             "add, do not stop?das",
         ]
         await tab.evaluate("document.getElementById('input').focus()")
+        await tab.evaluate(AT_ONCE)
         await tab.press("F2")
-        await tab.wait_for(FOCUSED)
+        assert await tab.evaluate("window.focusedAtOnce") is True
+        await tab.press("x")  # no answer: what was meant for the box
+        assert await tab.evaluate(INPUT) == "add, do not stop?dasx"
+        await tab.press("F2")
         await tab.press("d")
         await tab.wait_for(NO_DECISION)
         assert [(studio.workspace / f"{name}.txt").exists() for name in "ab"] == [True, False]
@@ -181,7 +188,7 @@ async def test_an_answer_to_a_question_is_typed_where_the_focus_was_moved_to(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
     asking = call("ask_user", {"text": "Which one?", "options": ["left", "right"]})
-    async with make_studio(ScriptedModel([asking, "done"]), tools=[ask_user]) as studio:
+    async with make_studio(ScriptedModel([asking, "done"] * 2), tools=[ask_user]) as studio:
         await enter(tab, studio)
         await send_by_keys(tab, "Go")
         await type_keys(tab, "my answer")
@@ -189,6 +196,13 @@ async def test_an_answer_to_a_question_is_typed_where_the_focus_was_moved_to(
         await tab.press("Enter")
         await tab.wait_for(NO_DECISION)
         assert "you answered: “my answer”" in await tab.evaluate("document.getElementById('log').innerText")
+
+        await send_by_keys(tab, "Go")
+        await tab.press("F2")
+        await type_keys(tab, "as i did")  # keys of other decisions among them
+        assert await tab.evaluate(f"[{field('Another answer', DECISION)}.value, {INPUT}]") == ["as i did", ""]
+        await tab.press("Enter")
+        await tab.wait_for(NO_DECISION)
         assert tab.errors == []
 
 

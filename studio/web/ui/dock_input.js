@@ -154,20 +154,22 @@ export function useFocus(box, hadFocus, isCalled) {
   return { isArmed, disarm };
 }
 
-/** Press the button that a key stands for; where the person did not go to the dock, the key is typed into a field instead. */
+/**
+ * Press the button that a key stands for. Where there is none, or the person did not go to the dock, what is typed goes into
+ * a field instead; a key that answers other decisions does nothing in one that has no such button.
+ */
 export function takeKey(event, isArmed) {
   if (isField(event.target)) return;
-  const dock = event.currentTarget;
-  if (!isArmed) {
-    if (!isTyped(event)) return;
+  const dock = event.currentTarget, field = dock.querySelector(".answer");
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  const selector = isArmed && !field && isPlain && KEYS[event.key.toLowerCase()];
+  if (selector) {
+    const button = event.repeat ? null : dock.querySelector(selector);
+    if (!button) return;
+    event.preventDefault();
+    button.click();
+  } else if (isTyped(event) && !(isArmed && event.key === "?")) { // which shows the list of keys
     event.stopPropagation();
-    (dock.querySelector(".answer") ?? document.getElementById("input"))?.focus(); // the character follows
-    return;
+    (field ?? document.getElementById("input"))?.focus(); // the character follows
   }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  const selector = KEYS[event.key.toLowerCase()];
-  const button = selector && dock.querySelector(selector);
-  if (!button) return;
-  event.preventDefault();
-  button.click();
 }

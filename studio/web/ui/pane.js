@@ -87,7 +87,8 @@ export function showDecision() {
   }
   if (!isBeside()) closePane();
   if (route.value.name !== "session" && current.value) go(sessionPath(current.value.id));
-  requestAnimationFrame(() => heading.focus()); // once it is seen
+  heading.focus(); // before the next key
+  if (document.activeElement !== heading) requestAnimationFrame(() => heading.focus()); // once it is seen
   return true;
 }
 
