@@ -19,7 +19,7 @@ import { dividedText } from "./text_parts.js";
  * @typedef {{key: string, kind: string, owner: Turn | null, ids: string[], [field: string]: any}} Row
  */
 
-/** A part of the state that rows were made from, besides their turn. @typedef {{of: "childTurns" | "agents" | "requests" | "picked" | "canPick", id: string, value: any}} Part */
+/** A part of the state that rows were made from, besides their turn. @typedef {{of: "childTurns" | "agents" | "requests" | "picked" | "canPick" | "isHead", id: string, value: any}} Part */
 
 /** @type {WeakMap<Turn, {rows: Row[], parts: Part[], isLast: boolean}>} */
 const made = new WeakMap();
@@ -55,6 +55,7 @@ const PARTS = {
   requests: (state, id) => requestOf(state.requests, id),
   picked: (state, id) => pickedOf(state).includes(id),
   canPick: (state, id) => lastOptions(state).numbers.includes(id) && pickedOf(state).at(-1) !== id,
+  isHead: (state, id) => state.lastMessageId === id,
 };
 
 /** Makes the rows of a turn, and notes the parts of the state that they are made from. */
@@ -77,7 +78,8 @@ class Maker {
   endRow(turn, isLast) {
     const isRunning = turn.status === "running";
     const running = isRunning ? this.parts.flatMap(({ of, value }) => of === "childTurns" && value?.status === "running" ? [value] : []) : [];
-    return { key: `${turn.id}/end`, kind: "end", owner: turn, ids: [], turn, isLast, running };
+    const isHead = this.part("isHead", turn.end?.messageId ?? "");
+    return { key: `${turn.id}/end`, kind: "end", owner: turn, ids: [], turn, isLast, isHead, running };
   }
 
   /** @param {Turn} turn */

@@ -37,15 +37,16 @@ const FAILURES = new Map(Object.entries({
 }));
 
 /**
- * @param {{turn: Turn, isLast: boolean, running: Turn[], state: any, actions: any}} props
+ * `isHead`: the conversation ends with it, so that no rewind leads there.
+ * @param {{turn: Turn, isLast: boolean, isHead: boolean, running: Turn[], state: any, actions: any}} props
  */
-export function TurnEnd({ turn, isLast, running, state, actions }) {
+export function TurnEnd({ turn, isLast, isHead, running, state, actions }) {
   if (turn.status === "running") return html`<${Running} turn=${turn} running=${running} />`;
   return html`<div class="end">
     <${Steps} turn=${turn} />
     <${Ending} turn=${turn} isLast=${isLast} state=${state} actions=${actions} />
     ${isLast && html`<${FailedOptions} turn=${turn} state=${state} actions=${actions} />`}
-    <${EndActions} turn=${turn} actions=${actions} />
+    <${EndActions} turn=${turn} isHead=${isHead} actions=${actions} />
   </div>`;
 }
 
@@ -151,7 +152,7 @@ function TryAgain({ retryAt, actions }) {
 }
 
 /** What can be done with an answer; one that was cut, or that of an agent below, is no place in the conversation. */
-function EndActions({ turn, actions }) {
+function EndActions({ turn, isHead, actions }) {
   const { messageId = null } = turn.end ?? {};
   const text = messageId === null ? turn.items.findLast(({ kind }) => kind === "text")?.text ?? "" : turn.end?.text;
   if (messageId === null && !text.trim()) return null;
@@ -162,7 +163,7 @@ function EndActions({ turn, actions }) {
   return html`<p class="message-actions">
     <button type="button" class="quiet" onClick=${copy}>Copy</button>
     ${messageId !== null && turn.parentTurnId === null && html`
-      <button type="button" class="quiet" onClick=${() => attempt(() => actions.rewind(messageId))}>Rewind to here</button>
+      ${!isHead && html`<button type="button" class="quiet" onClick=${() => attempt(() => actions.rewind(messageId))}>Rewind to here</button>`}
       <button type="button" class="quiet" onClick=${() => attempt(() => actions.fork(messageId))}>Fork here</button>`}
   </p>`;
 }
