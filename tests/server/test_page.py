@@ -601,6 +601,12 @@ async def test_a_user_finds_renames_pins_and_deletes_sessions(make_studio: Studi
         await click(tab, "Another")
         await tab.wait_for(f"{TITLE} == 'Another'")
         await choose(tab, "Rename")
+        await fill(tab, "Name", "of another session", "document.querySelector('dialog')")
+        await tab.evaluate("history.back()")
+        await tab.wait_for(f"{TITLE} != 'Another' && !document.querySelector('dialog')")
+        await tab.evaluate("history.forward()")
+        await tab.wait_for(f"{TITLE} == 'Another'")
+        await choose(tab, "Rename")
         await fill(tab, "Name", "o\u202egpj", "document.querySelector('dialog')")
         await click(tab, "Rename session", "document.querySelector('dialog')")
         refused = await tab.wait_for(text_of("dialog[open] [role=alert]"))
@@ -656,8 +662,10 @@ async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMak
         await tab.wait_for(f"{STOPPED} && {ends}.length == 2")
         shown = "[...document.querySelectorAll('#log :is(.text, .answer)')].map((e) => e.innerText.trim()).join('|')"
         assert await tab.evaluate(shown) == "first|One.|second|Writing.|Two."
+        rewinds = f"[...{ends}].map((end) => Boolean({button('Rewind to here', 'end')}))"
+        assert await tab.evaluate(rewinds) == [True, False]  # the conversation ends with the last answer anyhow
         await click(tab, "Rewind to here", f"{ends}[0]")
-        await tab.wait_for(f"{shown} == 'first|One.'")
+        await tab.wait_for(f"{shown} == 'first|One.' && {rewinds} == 'false'")
         await tab.wait_for(f"{text_of('#log .rewound')} === 'a.txt was removed.'")
         assert not (studio.workspace / "a.txt").exists()
         await click(tab, "Undo")

@@ -765,8 +765,11 @@ async def test_a_phone_shows_one_part_at_a_time_and_goes_back(make_studio: Studi
         assert await tab.evaluate(SMALL_TARGETS) == []
         await tab.evaluate("history.back()")
         await tab.wait_for(f"{json.dumps([False, True, False])} + '' === {shown} + ''")
+        await click(tab, "Session menu")
+        await tab.wait_for("document.querySelector('[role=menu]') && true")
         await click(tab, "Sessions")
         await tab.wait_for(f"{json.dumps([True, False, False])} + '' === {shown} + ''")
+        assert await tab.evaluate("document.querySelector('[role=menu]')") is None
         assert await tab.evaluate("document.querySelector('.list').clientHeight") > 600  # it has the room
         assert await tab.evaluate(SMALL_TARGETS) == []
         assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

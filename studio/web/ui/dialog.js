@@ -1,9 +1,11 @@
 // @ts-check
 // Questions of the page itself, in a dialog: to confirm what cannot be undone, or to type a name. Enter alone confirms
-// nothing: without a field the focus is on Cancel.
+// nothing: without a field the focus is on Cancel. Going elsewhere, for example by the browser's Back, cancels.
 
-import { html, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { effect, html, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { asked } from "../state/asked.js";
+import { route } from "../state/route.js";
+import { showStatus } from "../state/studio.js";
 
 export function Dialog() {
   const question = asked.value;
@@ -11,22 +13,24 @@ export function Dialog() {
   const field = useRef(/** @type {HTMLInputElement|null} */ (null));
   const failure = useSignal(/** @type {any} */ (null));
   const acting = useSignal(/** @type {object|null} */ (null)); // the question that is acted on
+  const end = (/** @type {string|null} */ answer) => {
+    if (asked.peek() === question) asked.value = null;
+    question?.resolve(answer);
+  };
   useLayoutEffect(() => {
     failure.value = null;
-    if (!question) return;
+    if (!question) return undefined;
     if (field.current) field.current.value = question.field?.value ?? "";
     box.current?.showModal();
     field.current?.select();
+    const here = route.peek();
+    return effect(() => { if (route.value !== here) end(null); });
   }, [question]);
   useLayoutEffect(() => {
     const dialog = box.current;
     return () => dialog?.close(); // gives the focus back, which a removed dialog does not
   }, []);
   if (!question) return null;
-  const end = (/** @type {string|null} */ answer) => {
-    if (asked.value === question) asked.value = null;
-    question.resolve(answer);
-  };
   const submit = async (/** @type {import("../state/asked.js").Act} */ act) => {
     if (acting.value === question) return;
     const answer = field.current?.value ?? "";
@@ -37,6 +41,7 @@ export function Dialog() {
       end(answer);
     } catch (error) {
       if (asked.value === question) failure.value = error;
+      else showStatus(/** @type {Error} */ (error).message); // the dialog is closed already
       field.current?.focus();
     } finally {
       if (acting.value === question) acting.value = null;

@@ -7,6 +7,7 @@ import { ask } from "../state/asked.js";
 import { openOptions, pathsOf } from "../state/files.js";
 import { editsIn } from "../state/folder_files.js";
 import { MODES } from "../state/permission_modes.js";
+import { route } from "../state/route.js";
 import { SHORTLY, attempt, current, showStatus, titleOf } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText, hasHidden } from "../text/hidden_characters.js";
 import { deleteSession } from "./actions.js";
@@ -67,6 +68,7 @@ function Menu({ session, actions }) {
   const box = useRef(/** @type {HTMLElement|null} */ (null));
   const button = useRef(/** @type {HTMLElement|null} */ (null));
   const close = () => { isOpen.value = false; };
+  useEffect(close, [route.value]); // where the list takes the place of the session, the menu would be there again
   useEffect(() => {
     if (!isOpen.value) return undefined;
     /** @type {HTMLElement|null} */ (box.current?.querySelector("[role=menuitem]"))?.focus();
