@@ -352,7 +352,7 @@ async def test_the_model_and_the_mode_of_a_session_are_shown_and_changed(make_st
             await tab.wait_for(f"{noted} === {json.dumps(json.dumps(shown, separators=(',', ':')))}")
         await tab.evaluate(f"location.hash = '#/s/{session_id}'")
         header = await tab.wait_for(f"{TITLE} == 'Mine' && {HEADER}[0] === 'demo' && {HEADER}")
-        assert header == ["demo", "Runs everything without asking", True]
+        assert header == ["demo", "Runs everything without asking, except harmful calls", True]
         assert listed[1] == "scripted · tools"  # the ones that can be used come first
         assert "demo · $0 · tools" in listed  # as in the report of the usage
         await fill(tab, "Model", "add key")

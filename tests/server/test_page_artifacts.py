@@ -332,7 +332,8 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
 
 @pytest.mark.ci_lane
 async def test_options_without_files_are_shown_by_their_answers(make_studio: StudioMaker, tab: Tab) -> None:
-    async with make_studio(ScriptedModel([f"It is **{word}**." for word in ("one", "two", "three", "four")])) as studio:
+    words = ["one", "two", "three", "four", *["more"] * 8]
+    async with make_studio(ScriptedModel([f"It is **{word}**." for word in words])) as studio:
         await enter(tab, studio)
         await fill(tab, "Number of answers", "2")
         await send_message(tab, "a word")
@@ -354,7 +355,7 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         await click(tab, "Use this one", "document.getElementById('log')")  # picking again takes the place of the first
         changed = ["Option 1 · scripted · done · picked", "Option 2 · scripted · done"]
         await tab.wait_for(f"{listed}.join() === {','.join(changed)!r}")
-        tabs = f"[...{PANE}.querySelectorAll('.options button')].map((one) => one.innerText).join()"
+        tabs = f"[...({PANE}?.querySelectorAll('.options button') ?? [])].map((one) => one.innerText).join()"
         await tab.wait_for(f"{tabs} === 'All,Option 1 · picked,Option 2'")
 
         await fill(tab, "Number of answers", "2")
@@ -368,6 +369,11 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         assert await tab.evaluate(listed) == changed
         await tab.reload()
         await tab.wait_for(f"{listed}.join() === {','.join(changed)!r}")
+
+        await fill(tab, "Number of answers", "8")  # too many to be beside each other
+        await send_message(tab, "more words")
+        numbered = [f"Option {number}{' · picked' if number in (1, 3) else ''}" for number in range(1, 13)]
+        await tab.wait_for(f"{STOPPED} && {tabs} === {','.join(numbered)!r}")
         assert tab.errors == []
 
 

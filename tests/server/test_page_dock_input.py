@@ -217,13 +217,22 @@ async def test_one_key_chooses_no_mode_that_asks_less(make_studio: StudioMaker, 
         assert await tab.evaluate(INPUT) == "Edit the page"
         await tab.evaluate("document.getElementById('session-mode').focus()")
         await tab.press("ArrowDown")
-        await tab.wait_for("document.querySelector('dialog[open]')?.innerText.startsWith('Edit files without asking?')")
+        asked = "Edit files and run sandboxed commands without asking"
+        await tab.wait_for(f"document.querySelector('dialog[open]')?.innerText.startsWith('{asked}?')")
         assert await tab.evaluate("document.activeElement.innerText") == "Cancel"
         await tab.press("Enter")
         await tab.wait_for("!document.querySelector('dialog[open]')")
         assert (await studio.client.get(path)).json()["permission_mode"] == "default"
         await tab.evaluate("document.getElementById('session-mode').focus()")
-        await tab.press("ArrowDown")
-        await click(tab, "Edit files without asking", "document.querySelector('dialog[open]')")
-        await tab.wait_for("document.getElementById('session-mode').value === 'accept_edits'")
+        steps = ["plan", "default", "accept_edits", "auto", "accept_edits"]  # the arrows reach each of them
+        keys = ["ArrowUp", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"]
+        questions = {2: asked, 3: "Run everything without asking, except harmful calls"}  # not on the way back
+        for step, (key, mode) in enumerate(zip(keys, steps, strict=True)):
+            await tab.evaluate("document.getElementById('session-mode').focus()")
+            await tab.press(key)
+            if step in questions:
+                await click(tab, questions[step], "document.querySelector('dialog[open]')")
+            await tab.wait_for(f"document.getElementById('session-mode').value === {mode!r}")
+            assert (await studio.client.get(path)).json()["permission_mode"] == mode
+        assert not await tab.evaluate("document.querySelector('dialog[open]')")
         assert tab.errors == []

@@ -42,6 +42,7 @@ pytestmark = [
 ]
 
 RED = "rgb(179, 38, 30)"  # of what is dangerous, in light colours
+SEND_KEY = text_of("#keys dl > div")
 SAVED = "localStorage.getItem('agenticx.draft.{}')"
 
 
@@ -413,6 +414,7 @@ async def test_keys_find_sessions_and_stop_the_turn(make_studio: StudioMaker, ta
         await tab.evaluate("document.getElementById('input').blur()")
         await tab.press("?")
         await tab.wait_for("document.getElementById('keys')?.open")
+        assert await tab.evaluate(SEND_KEY) == "Enter Send; Shift+Enter breaks the line"
         assert tab.errors == []
 
 
@@ -647,6 +649,10 @@ async def test_keys_of_the_message_box_send_steer_and_bring_the_last_message_bac
         await tab.type("into it")
         await tab.press("Enter", held=["Control"])
         await tab.wait_for(f"{text_of('#queued')}.startsWith('Will be read in this turn into it')")
+        assert (await tab.evaluate("document.getElementById('when-busy').title")).startswith("Shift+Enter sends")
+        await tab.evaluate("document.getElementById('input').blur()")
+        await tab.press("?")
+        assert await tab.wait_for(f"{SEND_KEY}") == "Shift+Enter Send; Enter breaks the line"
         assert tab.errors == []
 
 
@@ -706,8 +712,10 @@ async def test_mode_auto_needs_a_second_click_and_a_call_is_explained(make_studi
         assert (await studio.client.get(path)).json()["permission_mode"] == "default"
         await fill(tab, "Permissions", "auto")
         assert "You are still asked" in await tab.evaluate(text_of("dialog"))
-        await click(tab, "Run everything without asking", "document.querySelector('dialog')")
-        await tab.wait_for(f"{text_of('#auto-warning')}.includes('Runs everything without asking')")
+        await click(tab, "Run everything without asking, except harmful calls", "document.querySelector('dialog')")
+        await tab.wait_for(
+            f"{text_of('#auto-warning')}.includes('Runs everything without asking, except harmful calls')"
+        )
         assert (await studio.client.get(path)).json()["permission_mode"] == "auto"
         await send_message(tab, "Clean up")
         reason = await tab.wait_for(f"{DECISION} && {text_of('[aria-label=Decision] .reasons li')}")

@@ -161,12 +161,12 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
       ${session && html`<${ModelChoice} session=${session} change=${change} /><${ModeChoice} session=${session} change=${change} />`}
       <span class="space"></span>
       ${isRunning ? html`<select id="when-busy" aria-label="How to send while a turn runs" value=${whenBusy.value}
-          title="Enter sends as chosen here, Ctrl+Enter adds to the running turn, Ctrl+Shift+Enter interrupts it"
+          title=${`${preferences.value.enterSends ? "Enter" : "Shift+Enter"} sends as chosen here, Ctrl+Enter adds to the running turn, Ctrl+Shift+Enter interrupts it`}
           onChange=${(/** @type {any} */ { target }) => { whenBusy.value = target.value; box.current?.focus(); }}>
           ${Object.entries(WHEN_BUSY).map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
         </select>` : !session?.team && html`<select id="variants" aria-label="Number of answers" title="Several answers at once, of which you pick one"
           value=${draft.variants.value} onChange=${(/** @type {any} */ { target }) => { draft.variants.value = target.value; }}>
-          <option value="">Answers: 1</option><option value="2">Answers: 2</option><option value="3">Answers: 3</option><option value="4">Answers: 4</option>
+          ${["", ..."2345678"].map((count) => html`<option key=${count} value=${count}>Answers: ${count || 1}</option>`)}
         </select>`}
       <button id="stop" type="button" hidden=${!isBusy} onClick=${() => attempt(() => actions.stop())}>Stop</button>
       <button id="send" type="submit" class="main">Send</button>
@@ -239,6 +239,9 @@ function ModelChoice({ session, change }) {
   </select>`;
 }
 
+/** Return the place of a mode among those that allow more and less. */
+const widthOf = (/** @type {string} */ mode) => MODES.findIndex(([name]) => name === mode);
+
 /** @param {{session: any, change: (fields: any) => Promise<unknown>}} props */
 function ModeChoice({ session, change }) {
   const lastKey = useRef("");
@@ -246,7 +249,7 @@ function ModeChoice({ session, change }) {
     const mode = target.value;
     target.value = session.permission_mode; // until it is stored
     const isPicked = lastKey.current === "" || lastKey.current === "Enter"; // in the open list
-    const isAsked = mode === "auto" || (mode === "accept_edits" && !isPicked);
+    const isAsked = widthOf(mode) > widthOf(session.permission_mode) && (mode === "auto" || (mode === "accept_edits" && !isPicked));
     await attempt(async () => {
       if (!isAsked || await ask((await widerModes()).WIDER[mode]) !== null) await change({ permission_mode: mode });
     });

@@ -19,7 +19,7 @@ import { ActivityText } from "./status.js";
 const MAX_NAME_CHARS = 200;
 
 /** The modes beside the pane, where they are not as short otherwise. @type {Record<string, string>} */
-const SHORTEST = { accept_edits: "Asks less" };
+const SHORTEST = { accept_edits: "Asks less", auto: "Asks least" };
 
 /** @param {{session: any, state: any, actions: any}} props */
 export function Header({ session: shown, state, actions }) {
@@ -38,7 +38,7 @@ export function Header({ session: shown, state, actions }) {
       <${PaneToggle} state=${state} />
       <${Menu} session=${session} actions=${actions} />
     </div>
-    ${session.permission_mode === "auto" && html`<p id="auto-warning" class="strip bad" role="note"><strong>Runs everything without asking.</strong>
+    ${session.permission_mode === "auto" && html`<p id="auto-warning" class="strip bad" role="note"><strong>Runs everything without asking, except harmful calls.</strong>
       <button type="button" onClick=${() => attempt(() => actions.change({ permission_mode: "default" }))}>Ask before changes again</button></p>`}
     <${Trust} session=${session} state=${state} />
   </header>`;

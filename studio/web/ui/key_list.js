@@ -2,10 +2,11 @@
 // The list of keys.
 
 import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { preferences } from "../state/preferences.js";
 import { isKeyListOpen } from "./keys.js";
 
+const SEND_KEYS = [["Shift+Enter", "Send; Enter breaks the line"], ["Enter", "Send; Shift+Enter breaks the line"]]; // as the person chose
 const KEYS = [
-  ["Enter", "Send; Shift+Enter breaks the line"],
   ["Ctrl+Enter", "Add to the running turn"],
   ["Ctrl+Shift+Enter", "Send instead of the running turn"],
   ["↑", "In an empty box: the last message again"],
@@ -28,7 +29,7 @@ export function KeyList() {
   const close = () => { isKeyListOpen.value = false; };
   return html`<dialog id="keys" ref=${box} aria-labelledby="keys-title" onClose=${close}>
     <h2 id="keys-title">Keys</h2>
-    <dl>${KEYS.map(([key, text]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
+    <dl>${[SEND_KEYS[Number(preferences.value.enterSends)], ...KEYS].map(([key, text]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
     <p class="buttons"><button type="button" onClick=${close}>Close</button></p>
   </dialog>`;
 }
