@@ -34,15 +34,18 @@ class SubagentHost(Protocol):
         """
         ...
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
-        """Record a run before it begins, and append the event of its start in the same write.
+    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], taken: Sequence[str], /) -> None:
+        """Record a run before it begins, and append the events of its start, all of one turn, in the same write.
 
         `taken` are the ids of the messages with which the run begins.
         """
         ...
 
-    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
-        """Record a message for an agent; a `steered` event of the agent's turn records that the agent took it."""
+    async def record_message(self, agent_id: str, message: UserMessage, event: RuntimeEvent, /) -> None:
+        """Record a message for an agent, and append its event in the same write.
+
+        A `steered` event of the agent's turn records that the agent took it.
+        """
         ...
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
@@ -81,10 +84,10 @@ class MemoryHost:
     def find_model_name(self, model: str, /) -> str | None:
         return None
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
+    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], taken: Sequence[str], /) -> None:
         return None
 
-    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
+    async def record_message(self, agent_id: str, message: UserMessage, event: RuntimeEvent, /) -> None:
         return None
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:

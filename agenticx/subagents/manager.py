@@ -165,7 +165,7 @@ class AgentTeamManager:
     async def retry(self, agent_id: str, *, turn_id: str | None = None) -> None:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation, in a new turn `turn_id`.
 
-        Messages that it has not heard are dropped. Raises `SubagentBusy` if it works, `SubagentLimitReached`.
+        Messages that it has not heard follow the task. Raises `SubagentBusy` if it works, `SubagentLimitReached`.
         """
         agent = self._find(agent_id)
         if not (agent.has_ended and await self._begin_again(agent, is_anew=True, turn_id=turn_id)):
@@ -185,7 +185,7 @@ class AgentTeamManager:
         while agent.has_ended or await self._has_stopped(agent):
             if await self._begin_again(agent, message):
                 return
-        await self._host.record_message(agent.id, message)
+        await self.reporter.record_message(agent, message, _agent_id(current_turn()))
         if agent.stop.is_set() or not (agent.state == "running" and agent.steering.put(message)):
             agent.unread.append(message)
             if agent.has_ended or await self._has_stopped(agent):  # while the message was recorded
@@ -390,7 +390,7 @@ class AgentTeamManager:
     ) -> bool:
         """Begin another run of an agent that has ended; return False if it has begun one meanwhile.
 
-        It begins with its task if it `is_anew`, else with the messages that its conversation lacks and `message`.
+        It begins with its task if it `is_anew`, then with the messages that its conversation lacks and `message`.
         Raises `SubagentLimitReached`.
         """
         self._start_limits.check(agent.parent, current_turn())
@@ -406,14 +406,15 @@ class AgentTeamManager:
             return False
         self._start_limits.check(agent.parent, current_turn())
         new = () if message is None else (message,)
-        texts = [run.task] if is_anew else [*agent.undelivered_messages, *(one.content for one in new)]
+        undelivered = agent.messages_of_retry if is_anew else agent.undelivered_messages
         sources = dict.fromkeys([*run.sources, *_sources(parent_turn), *sources_of([*agent.unread, *new])])
         before, work = replace(agent), agent.work
-        agent.run = replace(run, message="\n\n".join(texts), sources=tuple(sources))
+        texts = "\n\n".join([*undelivered, *(one.content for one in new)])
+        agent.run = replace(run, message=texts, sources=tuple(sources))
         agent.state, agent.unread = "queued", []
         agent.stop, agent.ended = StopSignal(), asyncio.Event()
         try:
-            await self._begin(agent, parent_turn, runtime, taken=[*before.unread, *new])
+            await self._begin(agent, parent_turn, runtime, before.unread, message)
         except (AgenticXError, asyncio.CancelledError):
             if agent.work is work:
                 agent.run, agent.state, agent.session = before.run, before.state, before.session
@@ -427,9 +428,14 @@ class AgentTeamManager:
         return self._session if parent_turn is None else parent_turn.session
 
     async def _begin(
-        self, agent: Subagent, parent_turn: Turn | None, runtime: AgentRuntime, taken: Sequence[UserMessage] = ()
+        self,
+        agent: Subagent,
+        parent_turn: Turn | None,
+        runtime: AgentRuntime,
+        unread: Sequence[UserMessage] = (),
+        new: UserMessage | None = None,
     ) -> None:
-        """Record the run of an agent, which has `taken` messages, and begin it in a task.
+        """Record the run of an agent, which takes the `unread` messages and a `new` one, and begin it in a task.
 
         A run that may be recorded gets an ending in any case.
         """
@@ -443,7 +449,8 @@ class AgentTeamManager:
             agent.session.workspace = parent_session.workspace  # the session may have been moved
         agent.turn_ids, agent.run_rounds = (*agent.turn_ids, run.turn_id), 0
         try:
-            await self.reporter.record_start(agent, taken)
+            taken = unread if new is None else [*unread, new]
+            await self.reporter.record_start(agent, taken, new, _agent_id(current_turn()))
         except asyncio.CancelledError:
             agent.stop.set()
             self._launch(agent)
@@ -557,6 +564,11 @@ class AgentTeamManager:
     def _check_open(self) -> None:
         if self._is_closed:
             raise SubagentsClosed("no sub-agent can be started any more: the session, or the program, is being closed")
+
+
+def _agent_id(turn: Turn | None) -> str | None:
+    """Return the id of the agent of a turn, None outside of turns."""
+    return None if turn is None else turn.lineage.agent_path[-1]
 
 
 def _sources(turn: Turn | None) -> tuple[str, ...]:

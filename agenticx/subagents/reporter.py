@@ -30,10 +30,29 @@ class SubagentReporter:
         self._tree = tree
         self._session = session
 
-    async def record_start(self, agent: Subagent, taken: Sequence[UserMessage]) -> None:
-        """Record an agent's run before it begins, with the event of its start and the messages that it takes."""
-        event = self._event(agent, EventType.SUBAGENT_STARTED, {"task": agent.run.task})
-        await self._host.record_run(agent.run, event, [message.message_id for message in taken])
+    async def record_start(
+        self, agent: Subagent, taken: Sequence[UserMessage], new: UserMessage | None, sender_id: str | None
+    ) -> None:
+        """Record an agent's run before it begins, with the event of its start and the messages that it takes.
+
+        The last of these is `new` if that is not recorded yet.
+        """
+        ids = [message.message_id for message in taken]
+        data: dict[str, Any] = {"task": agent.run.task}
+        if ids:
+            data["message_ids"] = ids
+        if agent.run.is_anew and agent.ending is not None:
+            data["anew"] = True
+        sent = [] if new is None else [self._message_event(agent, new, sender_id)]
+        events = [*sent, self._event(agent, EventType.SUBAGENT_STARTED, data)]
+        await self._host.record_run(agent.run, events, ids)
+        for event in events:
+            self._put(agent.parent_turn, event)
+
+    async def record_message(self, agent: Subagent, message: UserMessage, sender_id: str | None) -> None:
+        """Record a message for an agent, with its event; `sender_id` is None for the user."""
+        event = self._message_event(agent, message, sender_id)
+        await self._host.record_message(agent.id, message, event)
         self._put(agent.parent_turn, event)
 
     async def report_progress(self, agent: Subagent) -> None:
@@ -73,6 +92,10 @@ class SubagentReporter:
     def _ending_event(self, agent: Subagent, ending: SubagentEnding) -> Event | None:
         """Return the event of an ending, None for a pause."""
         return None if ending.state == "paused" else self._event(agent, *ending.event)
+
+    def _message_event(self, agent: Subagent, message: UserMessage, sender_id: str | None) -> Event:
+        data = {"message_id": message.message_id, "text": message.content, "from_agent_id": sender_id}
+        return self._event(agent, EventType.SUBAGENT_MESSAGE, data)
 
     def _event(self, agent: Subagent, type_: EventType, data: Mapping[str, Any]) -> Event:
         """Return an event of the parent turn, or of no turn if the parent turn has ended."""

@@ -85,7 +85,10 @@ def _control_tools(find: FindManager) -> Sequence[FunctionTool]:
     @asks_before_disclosing(names_of_agent, "Its task")
     @tool(risk="read", read_only=False)
     async def retry_subagent(agent_id: str) -> str:
-        """Have a sub-agent that has ended begin its task anew, with an empty conversation."""
+        """Have a sub-agent that has ended begin its task anew, with an empty conversation.
+
+        Messages that it has not read follow the task.
+        """
         await find().retry(agent_id)
         return f"{agent_id} has begun anew"
 

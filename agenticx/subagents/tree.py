@@ -73,7 +73,18 @@ class Subagent:
         """The messages that `session` lacks: the message of a run that did not begin, and unread messages."""
         known = () if self.session is None else self.session.all_messages
         has_begun = any(one.message_id == self.run.message_id for one in known)
-        return [*([] if has_begun else [self.run.message]), *(one.content for one in self.unread)]
+        return [*([] if has_begun else [self.run.message]), *self._unread_texts]
+
+    @property
+    def messages_of_retry(self) -> list[str]:
+        """The messages with which a retry begins: the task, and those that no model call has had."""
+        if self.run_rounds == 0:  # its first message was not heard either, which has the task if it began anew
+            return [*([] if self.run.is_anew else [self.run.task]), self.run.message, *self._unread_texts]
+        return [self.run.task, *self._unread_texts]
+
+    @property
+    def _unread_texts(self) -> list[str]:
+        return [message.content for message in self.unread]
 
     def go_to_work(self) -> None:
         """Have the run take the unread messages, and all messages from now on."""

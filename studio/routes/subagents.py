@@ -88,8 +88,8 @@ async def cancel(request: Request) -> Response:
 async def retry(request: Request) -> Response:
     """Have a sub-agent that has ended begin its task anew, with an empty conversation.
 
-    Messages that it has not heard are dropped. A second request with the same `client_turn_id` has no effect, and is a
-    409 if it names another sub-agent.
+    Messages that it has not heard follow the task. A second request with the same `client_turn_id` has no effect, and
+    is a 409 if it names another sub-agent.
     """
     body = await read_body(request, RetrySubagentBody)
     state = await services(request).hub.retry_subagent(**_ids(request), client_turn_id=body.client_turn_id)

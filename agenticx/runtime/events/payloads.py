@@ -40,6 +40,7 @@ __all__ = [
     "SubagentCheckpointData",
     "SubagentCompletedData",
     "SubagentErrorData",
+    "SubagentMessageData",
     "SubagentPausedData",
     "SubagentProgressData",
     "SubagentStartedData",
@@ -514,6 +515,27 @@ class _Subagent(TypedDict):
 
 class SubagentStartedData(_Subagent):
     task: Annotated[str, Field(description="The task that it was given.")]
+    message_ids: NotRequired[
+        Annotated[
+            list[str],
+            Field(description="The messages for it with which this run begins, in order; see `subagent_message`."),
+        ]
+    ]
+    anew: NotRequired[
+        Annotated[bool, Field(description="True for a retry, which begins with the task in an empty conversation.")]
+    ]
+
+
+class SubagentMessageData(_Subagent):
+    """The payload of `subagent_message`: a message for a sub-agent, which waits until the sub-agent takes it.
+
+    The sub-agent takes it with a `steered` in its turn, or with a run whose `subagent_started` has the id among its
+    `message_ids`.
+    """
+
+    message_id: _MessageId
+    text: Annotated[str, Field(description="The text of the message.")]
+    from_agent_id: Annotated[str | None, Field(description="The agent that sent it; null: the user, not an agent.")]
 
 
 class SubagentProgressData(_Subagent):

@@ -31,6 +31,7 @@ from agenticx.runtime.events.payloads import (
     SubagentCheckpointData,
     SubagentCompletedData,
     SubagentErrorData,
+    SubagentMessageData,
     SubagentPausedData,
     SubagentProgressData,
     SubagentStartedData,
@@ -84,6 +85,7 @@ __all__ = [
     "SubagentCheckpointEvent",
     "SubagentCompletedEvent",
     "SubagentErrorEvent",
+    "SubagentMessageEvent",
     "SubagentPausedEvent",
     "SubagentProgressEvent",
     "SubagentStartedEvent",
@@ -136,6 +138,7 @@ class EventType(StrEnum):
     SESSION_CHANGED = "session_changed"
     SPEAKER_SELECTED = "speaker_selected"
     TEAM_MESSAGE = "team_message"
+    SUBAGENT_MESSAGE = "subagent_message"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -461,6 +464,11 @@ class TeamMessageEvent(_TypedEvent[Literal["team_message"], TeamMessageData]):
     is_in_transcript = is_in_team_replay = True
 
 
+class SubagentMessageEvent(_TypedEvent[Literal["subagent_message"], SubagentMessageData]):
+    __slots__ = ()
+    is_from_tools = True
+
+
 Event = (
     RoundStartEvent
     | TokenEvent
@@ -495,6 +503,7 @@ Event = (
     | SessionChangedEvent
     | SpeakerSelectedEvent
     | TeamMessageEvent
+    | SubagentMessageEvent
 )
 """The events of a turn; compare `type` with a literal string to narrow it. `help(Event)` shows their data."""
 

@@ -813,9 +813,10 @@ class Hub:
     ) -> dict[str, Any]:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation, and return its state.
 
-        A retry with the `client_turn_id` of an earlier one has no effect, so it may be sent again. Raises
-        `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`, `HubClosed`, and
-        `TurnConflict` if the retry of another sub-agent had that `client_turn_id`.
+        Messages that it has not heard follow the task. A retry with the `client_turn_id` of an earlier one has no
+        effect, so it may be sent again. Raises `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works,
+        `SubagentLimitReached`, `HubClosed`, and `TurnConflict` if the retry of another sub-agent had that
+        `client_turn_id`.
         """
         turn_id = new_id("turn")
         if client_turn_id is not None:

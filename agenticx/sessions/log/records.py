@@ -462,7 +462,7 @@ class SubagentMessaged(SubagentFact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentMessageTaken(Fact):
-    """The message `key` is not unread any more: the conversation of its sub-agent has it, or began anew."""
+    """The message `key` is not unread any more: the conversation of its sub-agent has it."""
 
     kind = "subagent_message_taken"
     closes = SubagentMessaged

@@ -117,20 +117,61 @@ async def test_a_message_to_a_subagent_that_never_began_comes_after_its_task(
     assert heard(session.model("kid").requests[0]) == ["Read the log\n\nAll of it!\n\nNow!"]
 
 
-async def test_a_retry_drops_the_messages_of_before_also_after_a_restart(tmp_path: Path, open_store: OpenStore) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_retry_begins_with_the_messages_that_were_not_heard_once(
+    tmp_path: Path, open_store: OpenStore, restarts: bool
+) -> None:
     session = SubagentSession(tmp_path, open_store)
     async with session.hub([spawn("kid"), "Later."], kid=[hang(), "ok"]) as hub:
         await session.run(hub)
         await session.wait_for_event("round_start", "kid-1")
-        await hub.message_subagent(session.id, "kid-1", "Never heard.")
+        await hub.message_subagent(session.id, "kid-1", "Not heard.")
         await hub.cancel_subagent(session.id, "kid-1")
         await session.wait_for_event("subagent_error", "kid-1")
-        await hub.retry_subagent(session.id, "kid-1")
-        await session.wait_for_event("subagent_completed", "kid-1")
-    async with session.hub([], kid=["ok"]) as hub:
+        if not restarts:
+            await hub.retry_subagent(session.id, "kid-1")
+            await session.wait_for_event("subagent_completed", "kid-1")
+    async with session.hub([], kid=["ok", "ok", "ok"]) as hub:
+        if restarts:
+            await hub.retry_subagent(session.id, "kid-1")
+            await session.wait_for_event("subagent_completed", "kid-1")
         await hub.message_subagent(session.id, "kid-1", "And now?")
         await session.wait_for_event("subagent_completed", "kid-1", 2)
-        assert heard(session.model("kid").requests[0]) == ["work", "And now?"]
+        assert heard(session.model("kid").requests[-1]) == ["work\n\nNot heard.", "And now?"]
+        await hub.retry_subagent(session.id, "kid-1")
+        await session.wait_for_event("subagent_completed", "kid-1", 3)
+        log = await session.envelopes()
+    check_grammar(log)
+    inputs = [one["data"]["input"] for one in log if one["type"] == "turn_started" and one["agent_id"] == "kid-1"]
+    assert inputs == ["work", "work\n\nNot heard.", "And now?", "work"]
+    messages = [one["data"] for one in log if one["type"] == "subagent_message"]
+    assert [(one["text"], one["from_agent_id"]) for one in messages] == [("Not heard.", None), ("And now?", None)]
+    starts = [one["data"] for one in log if one["type"] == "subagent_started"]
+    first, second = ([one["message_id"]] for one in messages)
+    assert [(one.get("message_ids", []), one.get("anew", False)) for one in starts] == [
+        ([], False),
+        (first, True),
+        (second, False),
+        ([], True),
+    ]
+
+
+async def test_a_message_has_an_event_that_names_the_agent_that_sent_it(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store, [act])
+    message = call("message_subagent", {"agent_id": "kid-1", "text": "From your parent."})
+    async with session.hub([spawn("kid"), message, "Later."], kid=[call("act", {"number": 1}), "ok"]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("confirm_required", "kid-1")
+        await hub.message_subagent(session.id, "kid-1", "From the user.")
+        await allow(session, hub)
+        await session.wait_for_event("subagent_completed", "kid-1")
+        log = await session.envelopes()
+    check_grammar(log)
+    messages = [one["data"] for one in log if one["type"] == "subagent_message"]
+    senders = {one["text"]: one["from_agent_id"] for one in messages}
+    assert senders == {"From your parent.": "meta", "From the user.": None}
+    taken = [one["data"]["message_id"] for one in log if one["type"] == "steered"]
+    assert taken == [one["message_id"] for one in messages]
 
 
 async def test_a_message_to_a_subagent_that_is_being_stopped_is_heard_at_once(

@@ -256,16 +256,16 @@ class SessionSubagents:
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
+    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], taken: Sequence[str], /) -> None:
         self._begun_here.add(run.turn_id)
         await self._append(
-            started, [SubagentStarted(key=run.turn_id, run=run), *(SubagentMessageTaken(key=id_) for id_ in taken)]
+            events, [SubagentStarted(key=run.turn_id, run=run), *(SubagentMessageTaken(key=id_) for id_ in taken)]
         )
 
-    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
+    async def record_message(self, agent_id: str, message: UserMessage, event: RuntimeEvent, /) -> None:
         sources = tuple(message.sources)
         fact = SubagentMessaged(key=message.message_id, agent_id=agent_id, text=message.content, sources=sources)
-        await run_to_completion(self._writer.commit(None, facts=[fact]))
+        await self._append([event], [fact])
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         if self._turns.awaits_resume(ending.turn_id):  # it could not go on after a restart
@@ -280,13 +280,13 @@ class SessionSubagents:
         return (ended,) if has_event else (ended, SubagentUnannounced(key=ended.key))
 
     async def write(self, event: RuntimeEvent, /, *, ending_of: str | None = None) -> None:
-        await self._append(event, [] if ending_of is None else [SubagentAnnounced(key=ending_of)])
+        await self._append([event], [] if ending_of is None else [SubagentAnnounced(key=ending_of)])
 
-    async def _append(self, event: RuntimeEvent, facts: Sequence[Fact] = ()) -> None:
-        """Append an event to its turn, or to none if that has ended since the event was made."""
-        commit = partial(self._writer.commit, events=[event], facts=facts, keeps_state=True)
+    async def _append(self, events: Sequence[RuntimeEvent], facts: Sequence[Fact] = ()) -> None:
+        """Append events to their turn, or to none if that has ended since they were made."""
+        commit = partial(self._writer.commit, events=events, facts=facts, keeps_state=True)
         try:
-            await run_to_completion(commit(event.turn_id or None))
+            await run_to_completion(commit(events[0].turn_id or None))
         except TurnEnded:
             await run_to_completion(commit(None))
 

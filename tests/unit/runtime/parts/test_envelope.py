@@ -146,6 +146,9 @@ PAYLOADS = {
     "subagent_paused": {"round": 8, "max_rounds": 10, "checkpoint": {}, "parent_agent_id": None, "depth": 0},
     "subagent_completed": {"result": "r", "parent_agent_id": "meta", "depth": 1},
     "subagent_error": {"text": "t", "code": "internal", "parent_agent_id": "meta", "depth": 1},
+    "subagent_message": {
+        "message_id": "m", "text": "hi", "from_agent_id": None, "parent_agent_id": "meta", "depth": 1,
+    },
     "session_changed": {"name": "new"},
     "final": {"text": "a", "message_id": "m", "reason": "answer", "usage": {"input_tokens": 3, "output_tokens": 1}},
     "error": {"text": "t", "code": "stopped", "fatal": True},
