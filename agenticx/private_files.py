@@ -3,26 +3,65 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["acquire_lock", "file_signature", "locked_folder", "make_folders", "open_at_once", "replace_file"]
+__all__ = [
+    "acquire_lock",
+    "file_signature",
+    "locked_folder",
+    "make_folders",
+    "read_regular_file",
+    "replace_file",
+]
 
 _PAUSE_SECONDS = 0.02
 
 
-def open_at_once(path: str, flags: int) -> int:
+def read_regular_file(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file, without waiting if it is a pipe; raises `OSError`.
+
+    `FileNotFoundError` means that nothing has that name. A link whose target is missing, what is no regular file, and
+    a file of more than `max_bytes` are other errors, each a sentence about the file.
+    """
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError("it is not a regular file")
+            content = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        _refuse_dangling_link(path)
+        raise
+    except IsADirectoryError as exc:
+        raise OSError("it is not a regular file") from exc
+    if len(content) > max_bytes:
+        raise OSError(f"it has more than {max_bytes:,} bytes")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
     """Open a file without waiting for a writer, if it is a pipe: an `opener` of `open`."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _refuse_dangling_link(path: Path) -> None:
+    """Raise an `OSError` other than `FileNotFoundError` if `path` is a link whose target is missing."""
+    if path.is_symlink():
+        raise OSError(f"it is a link to {os.readlink(path)!r}, which is missing") from None
 
 
 def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     """Write a new file of mode 0600 at `temporary` and put it in the place of `path`, durably; raises `OSError`.
 
-    A file that a killed process left at `temporary` is removed: no other writer may use that name at the same time.
+    Where `path` is a link, its target is replaced, and the new file is first in the target's folder. A file that a
+    killed process left at `temporary` is removed: no other writer may use that name at the same time.
     """
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
+        temporary = path.with_name(temporary.name)
     temporary.unlink(missing_ok=True)
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -41,10 +80,14 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
 
 
 def file_signature(path: Path) -> tuple[int, ...] | None:
-    """Return numbers that change with each change of a file, None if there is none; raises any other `OSError`."""
+    """Return numbers that change with each change of a file, None if nothing has its name; raises any other `OSError`.
+
+    A link whose target is missing is such an error.
+    """
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
+        _refuse_dangling_link(path)
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

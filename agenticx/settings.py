@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from agenticx.errors import SettingsError
 from agenticx.home_permissions import check_home
+from agenticx.private_files import read_regular_file
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.secret_detection import is_real_key, is_secret_name, is_secret_value, is_secret_variable
 from agenticx.setting_validators import (
@@ -63,6 +64,7 @@ _FILE_NAME = "settings.toml"
 PROJECT_FILE = Path(".agenticx") / _FILE_NAME
 _PREFIX = "AGX_"
 _MAX_FILE_BYTES = 256 * 1024
+_MAX_CONFIG_BYTES = 16 * 1024 * 1024  # of a catalogue of models or a prompt: more than anybody writes
 _MAX_SHOWN_CHARS = 200  # of a name or value from a file, in an error message
 
 # `agenticx.logs` imports this module (it redacts `secret_values`), so this one uses the standard library's logging.
@@ -442,17 +444,14 @@ def _warn_if_misspelt(variable: str) -> None:
 
 
 def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
-    """Return the settings of a file; empty if the file is missing or not a regular file, for example a pipe."""
+    """Return the settings of a file; empty if nothing has its name."""
     try:
-        if not path.is_file():
-            return {}
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
+        content = read_regular_file(path, _MAX_FILE_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except OSError as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
-    if len(content) > _MAX_FILE_BYTES:
-        raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, the limit for a settings file")
+        raise SettingsError(f"{path} cannot be read: {exc.strerror or exc}") from exc
     try:
         values = read_toml(content.decode())
     except ValueError as exc:
@@ -605,13 +604,8 @@ def config_text(name: str, *, home: Path | None = None) -> str:
     folders = (home or home_folder(), *config_folders())
     check_home(folders[0])
     for path in (folder / name for folder in folders):
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            continue
-        except (OSError, UnicodeDecodeError) as exc:
-            raise_if_exhausted(exc)
-            raise SettingsError(f"{path} cannot be read: {exc}") from exc
+        if (text := _config_file(path)) is not None:
+            return text
     raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, folders))}")
 
 
@@ -624,13 +618,19 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
     home = home or home_folder()
     check_home(home)
     for path in (shipped, home / name):
-        if path is None or not path.is_file():
-            continue
-        try:
-            yield path, path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as exc:
-            raise_if_exhausted(exc)
-            raise SettingsError(f"{path} cannot be read: {exc}") from exc
+        if path is not None and (text := _config_file(path)) is not None:
+            yield path, text
+
+
+def _config_file(path: Path) -> str | None:
+    """Return the text of a file, None if nothing has its name; raise `SettingsError` if it cannot be read."""
+    try:
+        return read_regular_file(path, _MAX_CONFIG_BYTES).decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise_if_exhausted(exc)
+        raise SettingsError(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
 
 
 def prompt_text(name: str, *, home: Path | None = None) -> str:

@@ -33,7 +33,7 @@ def read_token(settings: Settings) -> str:
         status = path.stat()
         content = path.read_text("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
     except (OSError, UnicodeDecodeError) as exc:
-        if isinstance(exc, FileNotFoundError) and not named:
+        if isinstance(exc, FileNotFoundError) and not named and not path.is_symlink():
             raise
         raise_if_exhausted(exc)
         raise SettingsError(f"{subject}, which cannot be read as text: {exc}") from exc

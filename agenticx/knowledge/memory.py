@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import unicodedata
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Any, Protocol, cast
 from agenticx.errors import AgenticXError, InvalidArguments, ToolError
 from agenticx.knowledge.words import index_text, query_words
 from agenticx.messages import clean_text, new_id
-from agenticx.private_files import acquire_lock, open_at_once, replace_file
+from agenticx.private_files import acquire_lock, read_regular_file, replace_file
 from agenticx.tools.visible import visible
 from agenticx.untrusted_text import without_controls
 
@@ -124,7 +123,7 @@ class UserMemory:
 
     def list(self) -> list[MemoryEntry]:
         try:
-            content = self._read()
+            content = read_regular_file(self._file, _MAX_FILE_BYTES)
         except FileNotFoundError:
             return []
         except OSError as exc:
@@ -171,15 +170,6 @@ class UserMemory:
 
     def _damaged(self, problem: str) -> MemoryUnusable:
         return MemoryUnusable(f"the memory {self._shown} is damaged: {problem}; repair that line, or delete the file")
-
-    def _read(self) -> bytes:
-        with open(self._file, "rb", opener=open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise self._damaged("it is no file")
-            content = file.read(_MAX_FILE_BYTES + 1)
-        if len(content) > _MAX_FILE_BYTES:
-            raise self._damaged(f"it has more than {_MAX_FILE_BYTES:,} bytes")
-        return content
 
     def _parse(self, number: int, line: bytes) -> MemoryEntry:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import stat
 import threading
 import tomllib
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, SettingsError, StoreError
 from agenticx.messages import new_id
 from agenticx.permissions.rules import Rule, rule_from
-from agenticx.private_files import acquire_lock, file_signature, open_at_once, replace_file
+from agenticx.private_files import acquire_lock, file_signature, read_regular_file, replace_file
 
 if TYPE_CHECKING:
     from agenticx.shared_state.state import SharedState
@@ -196,13 +195,7 @@ def read_rule_file(path: Path) -> Sequence[Rule]:
 
 def _read_document(path: Path, shown: str) -> Mapping[str, object]:
     try:
-        with open(path, "rb", opener=open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RulesUnusable(f"the rules in {shown} cannot be read: it is no file")
-            content = file.read(_MAX_FILE_BYTES + 1)
-        if len(content) > _MAX_FILE_BYTES:
-            raise RulesUnusable(f"the rules in {shown} cannot be read: it has more than {_MAX_FILE_BYTES:,} bytes")
-        return tomllib.loads(content.decode())
+        return tomllib.loads(read_regular_file(path, _MAX_FILE_BYTES).decode())
     except FileNotFoundError:
         return {}
     except OSError as exc:

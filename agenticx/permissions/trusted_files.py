@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.logs import get_logger
-from agenticx.private_files import acquire_lock, file_signature, open_at_once, replace_file
+from agenticx.private_files import acquire_lock, file_signature, read_regular_file, replace_file
 from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
 
 if TYPE_CHECKING:
@@ -175,12 +174,7 @@ _FILES = TypeAdapter(list[TrustedFile])
 
 def _read(path: Path) -> Mapping[str, TrustedFile]:
     """Return the contents of a file; raises `OSError`, and `TrustUnusable` for another file than `_write` writes."""
-    with open(path, "rb", opener=open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise TrustUnusable(f"{str(path)!r} cannot be read: it is no file")
-        content = file.read(_MAX_FILE_BYTES + 1)
-    if len(content) > _MAX_FILE_BYTES:
-        raise TrustUnusable(f"{str(path)!r} cannot be read: it has more than {_MAX_FILE_BYTES:,} bytes")
+    content = read_regular_file(path, _MAX_FILE_BYTES)
     try:
         return {one.sha256: one for one in _FILES.validate_json(content)}
     except ValidationError as exc:

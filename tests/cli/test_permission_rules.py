@@ -45,6 +45,29 @@ def test_rules_are_added_listed_and_removed(agx: Any) -> None:
     assert rows(agx) == [everywhere]
 
 
+def test_a_file_that_is_a_link_is_changed_behind_it_and_refused_where_its_target_is_missing(agx: Any) -> None:
+    home, target = agx.folder.parent / "home", agx.folder.parent / "dotfiles" / "rules.toml"
+    home.mkdir()
+    link = home / "permissions.toml"
+    link.symlink_to(target)
+    missing = f"the rules in '{link}' cannot be read: it is a link to '{target}', which is missing"
+    for words in ("add", "deny edit"), ("explain", "file_read", '{"path": "a"}'):
+        refused = agx("permissions", *words)
+        assert (refused.returncode != 0 or "denied" in refused.stdout, missing in refused.stdout + refused.stderr) == (
+            True,
+            True,
+        )
+    assert missing in agx("doctor").stdout
+    target.parent.mkdir()
+    target.write_text("")
+    assert agx("permissions", "add", "deny edit").returncode == 0
+    assert (link.is_symlink(), 'tool = "edit"' in target.read_text(), list(target.parent.iterdir())) == (
+        True,
+        True,
+        [target],
+    )
+
+
 @pytest.mark.ci_lane
 def test_what_allows_very_much_is_stored_with_a_warning_and_what_is_wrong_is_refused(agx: Any) -> None:
     for words, why in {

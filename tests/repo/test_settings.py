@@ -18,6 +18,7 @@ from agenticx.settings import (
     PROJECT_SETTINGS,
     Settings,
     child_environment,
+    config_layers,
     load_settings,
     prompt_text,
     provider_key,
@@ -326,11 +327,41 @@ def test_the_user_file_is_not_read_as_a_project_file(
     assert (settings.permission_mode, settings.max_tool_rounds) == (("default", 30) if elsewhere else ("plan", 12))
 
 
+def make_unusable(path: Path, kind: str) -> None:
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case _:
+            path.symlink_to("nowhere")
+
+
 @pytest.mark.promise("F6")
-def test_a_named_pipe_as_project_file_does_not_block(tmp_path: Path) -> None:
-    (tmp_path / ".agenticx").mkdir()
-    os.mkfifo(tmp_path / ".agenticx" / "settings.toml")
-    assert load_settings(environ={"AGX_HOME": str(tmp_path)}, project=tmp_path) is not None
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("pipe", "it is not a regular file"),
+        ("folder", "it is not a regular file"),
+        ("link", "it is a link to 'nowhere', which is missing"),
+    ],
+)
+def test_what_is_no_regular_file_is_refused_in_place_of_a_file_of_settings(
+    tmp_path: Path, kind: str, problem: str
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    for folder in home / "prompts", project / ".agenticx":
+        folder.mkdir(parents=True)
+    for path, load in (
+        (project / ".agenticx" / "settings.toml", lambda: load_settings(environ={"AGX_HOME": "~/x"}, project=project)),
+        (home / "models.toml", lambda: list(config_layers("models.toml", home=home))),
+        (home / "prompts" / "compaction.md", lambda: prompt_text("compaction", home=home)),
+        (home / "settings.toml", lambda: load_settings(environ={"AGX_HOME": str(home)})),
+    ):
+        make_unusable(path, kind)
+        with pytest.raises(SettingsError) as refused:
+            load()
+        assert str(refused.value) == f"{path} cannot be read: {problem}"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +370,7 @@ def test_a_named_pipe_as_project_file_does_not_block(tmp_path: Path) -> None:
         ("tool_timeout_seconds = ", r"settings\.toml is not TOML: "),
         ("a = " + "[" * 5000, r"settings\.toml is not TOML: "),
         (".".join("a" * 100_000) + " = 1", r"settings\.toml is not TOML: line 1 has more than 2,000 dots"),
-        ("x" * 300_000, r"settings\.toml is larger than 262144 bytes"),
+        ("x" * 300_000, r"settings\.toml cannot be read: it has more than 262,144 bytes"),
         ("colour = 1", r"'colour' in .*settings\.toml is not a setting; remove it from that file$"),
         ("max_tool_round = 3", r"settings\.toml is not a setting; did you mean 'max_tool_rounds'\?$"),
         ("tool_timeout_seconds = true", r"tool_timeout_seconds in .*settings\.toml is True; it must be a decimal"),

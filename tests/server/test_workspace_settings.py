@@ -88,7 +88,7 @@ async def test_server_settings_take_precedence_over_workspace_settings(
         ('allowed_origins = ["http://evil.example"]', "'allowed_origins' in {file} may not be set here; remove it"),
         ("confirm_timeout_seconds = 1e9", "confirm_timeout_seconds in {file} is 1000000000.0; it must be a decimal"),
         (f"confirm_timeout_seconds = '{'x' * 100_000}'", "confirm_timeout_seconds in {file} is 'xxxxx"),
-        ("x" * 300_000, "{file} is larger than 262144 bytes, the limit for a settings file"),
+        ("x" * 300_000, "{file} cannot be read: it has more than 262,144 bytes"),
         ("[", "{file} is not TOML: "),
     ],
     ids=["who is asked", "who may call", "too long a time", "no time at all", "too large", "no TOML"],
@@ -127,12 +127,13 @@ async def test_a_queued_message_is_handed_back_if_its_turn_cannot_start(
         assert (await studio.client.get(f"/api/sessions/{session_id}")).json()["running_turn_id"] is None
 
 
-async def test_a_named_pipe_as_settings_file_does_not_block(make_studio: StudioMaker, tmp_path: Path) -> None:
+async def test_a_named_pipe_as_settings_file_is_refused_at_once(make_studio: StudioMaker, tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path, "piped", "")
     file = Path(workspace, ".agenticx", "settings.toml")
     file.unlink()
     os.mkfifo(file)
     async with make_studio(ScriptedModel(["hello"])) as studio:
         session_id = await studio.session(workspace=workspace)
-        assert (await studio.turn(session_id)).status_code == 202
-        await studio.events_until(session_id, "final")
+        refused = await studio.turn(session_id)
+        assert (refused.status_code, refused.json()["code"]) == (422, "bad_settings")
+        assert refused.json()["detail"] == f"{file} cannot be read: it is not a regular file"
