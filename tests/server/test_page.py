@@ -144,8 +144,26 @@ async def revoke_one(tab: Tab, workspace: str) -> None:
     await click(tab, "Explain")
     explained = await tab.wait_for(text_of("#explained"))
     assert explained.startswith("It would run without a question, by your rule: edit files in src/.")
-    await click(tab, "Revoke")
+    await click(tab, "Revoke allow edit path=src/**")
     await tab.wait_for("document.querySelectorAll('#rule-list .revoke').length === 1")
+    await tab.evaluate("location.hash = '#/new'")  # no session of the folder is shown
+    await tab.wait_for("document.querySelector('main.new-session') && true")
+    await tab.evaluate("location.hash = '#/settings/rules'")
+    places = f"[...({field('Show')}?.options ?? [])].map((one) => one.text)"
+    assert await tab.wait_for(f"{places}.length === 2 && {places}") == [
+        "all rules, of each folder",
+        f"rules that hold in {workspace}",
+    ]
+    await fill(tab, "Show", workspace)
+    await tab.wait_for(
+        f"{text_of('#rule-list')}.startsWith('It is allowed to edit files in lib/ in {workspace}, since ')"
+    )
+    await fill(tab, "Call", "file_write")
+    await fill(tab, "path", "lib/new.py", "document.getElementById('explain')")
+    await click(tab, "Explain")
+    await tab.wait_for(f"{text_of('#explained')}.startsWith('It would run without a question, by your rule: ')")
+    await click(tab, "Revoke")
+    await tab.wait_for(f"{text_of('#rule-list')}.startsWith('No rules hold here.')")
     await click(tab, "Close settings")
 
 

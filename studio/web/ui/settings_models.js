@@ -3,7 +3,7 @@
 import { html, useEffect, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
 import { ask } from "../state/asked.js";
-import { attempt, models, refreshModels } from "../state/studio.js";
+import { models, refreshModels } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { abilitiesText, priceOf } from "../text/model_words.js";
 import { useAction } from "./use_action.js";
@@ -17,16 +17,14 @@ export function ModelSettings() {
   const keys = useSignal(/** @type {any[]|null} */ (null));
   const [run, error] = useAction();
   const loadKeys = async () => { keys.value = (await api("api/keys")).keys; };
-  useEffect(() => {
-    run(loadKeys, { repeats: true });
-    attempt(refreshModels);
-  }, []);
+  const load = () => Promise.all([loadKeys(), refreshModels()]);
+  useEffect(() => { run(load, { repeats: true }); }, []);
   const { default: defaultModel, models: all } = models.value;
   const found = all.filter(({ id }) => id.toLowerCase().includes(words.value.trim().toLowerCase()));
   const withKey = new Map((keys.value ?? []).map(({ provider, source }) => [provider, source]));
   const change = (action) => run(async () => {
     await action();
-    await Promise.all([loadKeys(), refreshModels()]);
+    await load();
   });
   const addKey = async (provider) => {
     const store = (test) => (key) => api(`api/keys/${encodeURIComponent(provider)}`, { method: "PUT", body: { key, test } });

@@ -22,26 +22,53 @@ const VERDICTS = {
   deny: "It would be denied",
 };
 
+const HERE = "here", ALL = "all"; // instead of a folder: the session that is shown, and all folders
+
 export function RuleSettings() {
-  const rules = useSignal(/** @type {any} */ (null));
+  const found = useSignal(/** @type {any} */ (null));
   const [run, error] = useAction();
-  const id = current.value?.id;
-  const load = async () => { rules.value = await api(id ? `api/permissions?session_id=${id}` : "api/permissions"); };
+  const session = current.value, id = session?.id;
+  const chosen = useSignal(HERE);
+  const place = chosen.value === HERE && !id ? ALL : chosen.value;
+  const load = async () => {
+    const [all, here] = await Promise.all([api("api/permissions"), id && api(`api/permissions?session_id=${id}`)]);
+    found.value = { all, here, tools: found.value?.tools ?? (await api("api/tools")).tools };
+  };
   useEffect(() => { run(load, { repeats: true }); }, [id]);
   const revoke = (rule) => run(async () => {
     await api(`api/permissions/${encodeURIComponent(rule.id)}`, { method: "DELETE" });
     await load();
   });
-  const where = current.value ? `Rules that hold in “${escapeHiddenText(titleOf(current.value))}”` : "Rules";
-  const [shown, more] = useLimit(rules.value?.rules ?? [], ROWS, "rules");
-  return html`<h2>${where}</h2>
+  const { all, here, tools } = found.value ?? {};
+  const held = useMemo(() => heldIn(place, all, here), [place, found.value]);
+  const [shown, more] = useLimit(held?.rules ?? [], ROWS, "rules");
+  const ofFolders = (all?.rules ?? []).flatMap(({ workspace }) => workspace ?? []);
+  const folders = [...new Set(place === HERE || place === ALL ? ofFolders : [...ofFolders, place])].sort(); // also without a rule by now
+  return html`<h2>Rules</h2>
+    <label>Show <select id="rule-place" value=${place} onChange=${({ target }) => { chosen.value = target.value; }}>
+      ${session && html`<option value=${HERE}>rules that hold in “${escapeHiddenText(titleOf(session))}”</option>`}
+      <option value=${ALL}>all rules, of each folder</option>
+      ${folders.map((path) => html`<option key=${path} value=${path}>rules that hold in ${escapeHidden(path)}</option>`)}
+    </select></label>
     ${error}
     <ul id="rule-list" class="rows" aria-label="Rules about calls">
-      ${shown.map((rule) => html`<${Rule} key=${rule.id} rule=${rule} warnings=${rules.value.warnings[rule.id] ?? []} revoke=${revoke} />`)}
-      ${rules.value?.rules.length === 0 && html`<li class="note">No rules hold here. “Allow for this session…” and “Always in this folder: …” make some.</li>`}
+      ${shown.map((rule) => html`<${Rule} key=${rule.id} rule=${rule} warnings=${held.warnings[rule.id] ?? []} revoke=${revoke} />`)}
+      ${held?.rules.length === 0 && html`<li class="note">${place === ALL ? "There are no rules." : "No rules hold here."} “Allow for this session…” and “Always in this folder: …” make some.</li>`}
     </ul>
     ${more}
-    <${Explain} id=${id} />`;
+    ${tools && html`<${Explain} key=${place} tools=${tools} where=${whereOf(place, id)} />`}`;
+}
+
+/** Return the rules of a place with the warnings about them; undefined if they are not loaded. @param {string} place */
+function heldIn(place, all, here) {
+  if (place === HERE || place === ALL) return place === HERE ? here : all;
+  return all && { ...all, rules: all.rules.filter(({ workspace }) => workspace === undefined || workspace === place) };
+}
+
+/** Return the fields of a request about a place: without one it is the usual folder. @param {string} place @param {string | undefined} id */
+function whereOf(place, id) {
+  if (place === HERE) return { session_id: id };
+  return place === ALL ? {} : { workspace: place };
 }
 
 function Rule({ rule, warnings, revoke }) {
@@ -56,21 +83,19 @@ function Rule({ rule, warnings, revoke }) {
   </li>`;
 }
 
-/** What would happen with a call, as it would be in the current session. */
-function Explain({ id }) {
-  const tools = useSignal(/** @type {any[]} */ ([]));
+/** What would happen with a call in a place. */
+function Explain({ tools, where }) {
   const name = useSignal("bash_exec");
   const explained = useSignal(/** @type {any} */ (null));
   const [run, error] = useAction();
-  useEffect(() => { run(async () => { tools.value = (await api("api/tools")).tools; }, { repeats: true }); }, []);
-  const tool = tools.value.find((each) => each.name === name.value) ?? tools.value[0];
+  const tool = tools.find((each) => each.name === name.value) ?? tools[0];
   const fields = useMemo(() => argumentFields(neededTexts(tool?.parameters), tool?.parameters ?? null), [tool]);
-  if (!tool) return error;
+  if (!tool) return null;
   const explain = (event) => {
     event.preventDefault();
     explained.value = null;
     run(async () => {
-      const body = { tool: tool.name, arguments: fields.read(), ...(id && { session_id: id }) };
+      const body = { tool: tool.name, arguments: fields.read(), ...where };
       explained.value = await api("api/permissions/explain", { method: "POST", body });
     });
   };
@@ -81,7 +106,7 @@ function Explain({ id }) {
   return html`<form id="explain" autocomplete="off" onSubmit=${explain}>
     <h2>What would happen if the agent wants to …</h2>
     <label>Call <select value=${tool.name} onChange=${choose}>
-      ${tools.value.map((each) => html`<option key=${each.name} value=${each.name}>${toolLabel(each.name)}</option>`)}
+      ${tools.map((each) => html`<option key=${each.name} value=${each.name}>${toolLabel(each.name)}</option>`)}
     </select></label>
     <${ArgumentFields} key=${tool.name} fields=${fields} folded="Other arguments" />
     <button type="submit">Explain</button>
