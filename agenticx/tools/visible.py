@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from agenticx.hidden_characters import is_hidden, is_invisible
 
 __all__ = [
+    "begun_flag",
     "control_pictures",
     "escape_controls",
     "is_one_line",
@@ -22,6 +23,18 @@ _PADDING = re.compile(r" {32,}|\t{8,}|\n(?:[ \t]*\n){3,}")
 _CHUNK_CHARS = 64 * 1024
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+# As HIDDEN_TEXT in studio/web/text/hidden_characters.js: a run of characters without a glyph hides a text, unless it is
+# of a flag or joins two emoji, and so does a single tag.
+_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
+_JOINED_EMOJI = "(?<![\\0-\x7f])\ufe0f\u200d(?=[\xa9\xae\u203c-\u3299\U0001f000-\U0001faff]|\\Z)"
+_NO_GLYPH = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e01ef"
+)
+_HIDDEN_TEXT = re.compile(f"({_FLAG}|{_JOINED_EMOJI})|[{_NO_GLYPH}]{{2,}}|[\U000e0000-\U000e007f]")
+_BEGUN_FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{0,6}\\Z")
+
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
@@ -84,13 +97,24 @@ def without_invisible(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Return `text` for a terminal: characters that move the cursor or reorder text are written as code points.
+    """Return `text` for a terminal: what moves the cursor, reorders or hides text is written as code points.
 
-    Newlines and tabs stay, and so do the joiners that writing systems and emoji need.
+    Newlines and tabs stay, and so do single joiners, which writing systems and emoji need, and the tags of a flag.
+
+    >>> escape_controls("a\x1b[2K\U000e0041")
+    'a⟨U+001B⟩[2K⟨U+E0041⟩'
     """
     if text.isprintable():
         return text
+    if not text.isascii():
+        text = _HIDDEN_TEXT.sub(lambda found: found[1] or "".join(map(_code_point, found[0])), text)
     return "".join(_code_point(char) if _is_control(char) else char for char in text)
+
+
+def begun_flag(text: str) -> int:
+    """Return where an emoji of a flag begins whose tags are still to come, else the length of `text`."""
+    found = _BEGUN_FLAG.search(text, max(0, len(text) - 7))
+    return len(text) if found is None else found.start()
 
 
 def _is_control(char: str) -> bool:

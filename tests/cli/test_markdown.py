@@ -104,6 +104,16 @@ def in_parts(text: str, rng: random.Random) -> Iterable[str]:
         text = text[size:]
 
 
+def test_a_flag_that_arrives_in_parts_stays_and_hidden_tags_are_shown() -> None:
+    flag = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+    console = Console(force_terminal=True, width=WIDTH)
+    stream = MarkdownStream(console, LinesAtCursor(console, Screen(WIDTH).write))
+    for part in (*f"a{flag}b", "\U000e0041", "🏴\U000e0067"):
+        stream.feed(part)
+    assert stream.unfinished == f"a{flag}b⟨U+E0041⟩🏴\U000e0067"
+    assert stream.hold_word() == f"a{flag}b⟨U+E0041⟩🏴⟨U+E0067⟩"
+
+
 def test_a_message_is_rendered() -> None:
     assert shown([TEXT]) == SCREEN
 

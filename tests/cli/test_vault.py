@@ -40,7 +40,7 @@ def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
     found = agx("vault", "search", "Notes", "when does the lease end")
     assert (found.returncode, found.stdout) == (
         0,
-        "Lease.md:1  Lease\n    # Lease\n    It ends in May 2027.\n    ␛[31m\n\n",
+        "Lease.md:1  Lease\n    # Lease\n    It ends in May 2027.\n    ⟨U+001B⟩[31m\n\n",
     )
     row = json.loads(agx("vault", "search", vault["id"], "lease", "--json").stdout)
     assert (row["path"], row["line_start"], row["line_end"], row["matched"]) == ("Lease.md", 1, 4, ["lease"])

@@ -87,6 +87,7 @@ from agenticx.tools.text_files import (
     with_line_end,
 )
 from agenticx.tools.visible import (
+    begun_flag,
     control_pictures,
     escape_controls,
     is_one_line,
@@ -357,7 +358,7 @@ TOOL_CASES = [
     LinearCase(of=visible, run=visible, inputs=TEXTS, where="thread"),
     LinearCase(of=visible_line, run=visible_line, inputs=TEXTS),
     LinearCase(of=visible_path, run=visible_path, inputs=TEXTS, where="thread"),
-    LinearCase(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program", also=(is_one_line,)),
+    LinearCase(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program", also=(begun_flag, is_one_line)),
     LinearCase(of=control_pictures, run=lambda text: control_pictures(text[: 64 * 1024]), inputs=TEXTS),
     LinearCase(
         of=examine,

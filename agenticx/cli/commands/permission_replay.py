@@ -206,7 +206,7 @@ def _print(rule: Rule, found: _Findings) -> None:
             print(f"would have {word}: {pluralize(number, 'call')} (asked about then: {asked:,})")
             for call in sorted(found.newest[decision], reverse=True)[:_SHOWN]:
                 mark = "?" if call.was_asked else " "
-                print(f"  {mark} {call.at[:16]}  {call.tool}  {call.subject}")
+                print(f"  {mark} {call.at[:16]}  {visible_line(call.tool, _MAX_CHARS)}  {call.subject}")
             if number > _SHOWN:
                 print(f"    … and {number - _SHOWN:,} older ones")
     if not found.counts:

@@ -18,7 +18,7 @@ from agenticx.knowledge import EmbeddingConsent, IndexState, NoteSearch, Unknown
 from agenticx.settings import load_settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.plurals import pluralize
-from agenticx.tools.visible import control_pictures, visible_path
+from agenticx.tools.visible import visible_line, visible_path
 
 __all__ = ["ask_about_embeddings", "configure", "run"]
 
@@ -218,9 +218,9 @@ async def _search(arguments: Namespace, vault: Vault) -> int:
             }
             print(json.dumps({**fields, "score": result.score, "matched": result.matched}))
         else:
-            heading = f"  {control_pictures(passage.heading)}" if passage.heading else ""
+            heading = f"  {visible_line(passage.heading)}" if passage.heading else ""
             print(f"{visible_path(passage.path)}:{passage.line_start}{heading}")
-            print("".join(f"    {control_pictures(line)}\n" for line in _excerpt(passage.text, result.matched)))
+            print("".join(f"    {visible_line(line)}\n" for line in _excerpt(passage.text, result.matched)))
     _note_rebuilt_index(vault)
     _note_search_state(found)
     return DONE if found.results else FAILED

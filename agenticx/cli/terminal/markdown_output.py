@@ -23,7 +23,7 @@ from agenticx.cli.terminal.terminal_output import TerminalOutput
 from agenticx.log_colors import visible_console
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
-from agenticx.tools.visible import escape_controls
+from agenticx.tools.visible import begun_flag, escape_controls
 
 __all__ = ["MarkdownOutput", "MarkdownStream"]
 
@@ -62,16 +62,19 @@ class MarkdownStream:
         self._lines = lines
         self._has_margin = has_margin
         self._source = ""  # of the unfinished block
+        self._flag = ""  # the beginning of an emoji, escaped when the rest of its tags is there
         self._needs_gap = False  # whether an empty line comes before the unfinished block
 
     @property
     def unfinished(self) -> str:
         """The text that is not printed for good yet; all of it is there if `draw` or `finish` fails."""
-        return self._source
+        return self._source + self._flag
 
     def feed(self, text: str) -> None:
         """Add text without drawing it."""
-        self._source += escape_controls(text)
+        text = self._flag + text
+        at = begun_flag(text)
+        self._source, self._flag = self._source + escape_controls(text[:at]), text[at:]
 
     def draw(self) -> None:
         """Print what is finished and draw the rest."""
@@ -92,12 +95,14 @@ class MarkdownStream:
 
     def hold_word(self) -> str:
         """Remove the unfinished last word from the text and return it."""
+        self._end_flag()
         at = max(self._source.rfind(" "), self._source.rfind("\n")) + 1
         self._source, word = self._source[:at], self._source[at:]
         return word
 
     def finish(self) -> str:
         """Print all of the text and end its last line; return the line that reopens a fence it ended in."""
+        self._end_flag()
         self.draw()
         block = _last_block(self._source)
         is_open = block is not None and _is_open_fence(block, self._source)
@@ -105,6 +110,9 @@ class MarkdownStream:
             self._show(self._take(_Cut(len(self._source))), [])
         self._lines.end()
         return f"{block.markup}{block.info}\n" if block is not None and is_open else ""
+
+    def _end_flag(self) -> None:
+        self._source, self._flag = self._source + escape_controls(self._flag), ""
 
     @contextmanager
     def _restored_on_failure(self) -> Generator[None]:

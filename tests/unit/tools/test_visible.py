@@ -54,6 +54,14 @@ def test_escaped_controls_neither_move_the_cursor_nor_add_line_breaks(text) -> N
     assert shown.count("\n") == text.count("\n")
 
 
+def test_tags_and_runs_without_a_glyph_are_escaped_for_a_terminal_but_flags_and_emoji_stay() -> None:
+    flag = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+    kept = f"{flag}🏳\ufe0f\u200d🌈❤\ufe0f1\ufe0f\u20e3می\u200cخواهم"
+    assert escape_controls(kept) == kept
+    assert escape_controls("a\U000e0041b\u200b\u200cc") == "a⟨U+E0041⟩b⟨U+200B⟩⟨U+200C⟩c"
+    assert escape_controls("🏴\U000e0041") == "🏴⟨U+E0041⟩"
+
+
 def test_control_pictures_keep_line_breaks_and_tabs() -> None:
     assert control_pictures("a\tb\r\nc\x00\x1b[31m\x7f") == "a\tb\r\nc␀␛[31m␡"
 
