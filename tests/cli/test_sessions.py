@@ -249,6 +249,16 @@ def test_export_writes_a_file_of_either_form(agx: Any) -> None:
     assert sorted(file.name for file in agx.folder.iterdir()) == ["talk.jsonl", "talk.md"]
 
 
+def test_a_replay_of_a_file_without_line_breaks_ends_with_an_error(agx: Any) -> None:
+    (agx.folder / "talk.jsonl").touch()
+    os.truncate(agx.folder / "talk.jsonl", 8 * 1024**3)
+    endless = agx("sessions", "replay", "talk.jsonl")
+    assert (endless.returncode, endless.stderr) == (
+        1,
+        "agx: talk.jsonl, line 1: not a session event: it has more than 128 MiB\n",
+    )
+
+
 @pytest.mark.ci_lane
 def test_replay_prefers_a_file_to_a_session(agx: Any) -> None:
     agx("run", "say hello")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import stat
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from agenticx.tools.visible import escape_controls, visible
 __all__ = ["configure", "run"]
 
 _MAX_DEPTH = 200  # of an event in a file; arguments are limited to 100
+_MAX_LINE_BYTES = 128 * 1024**2  # of an event in a file: more than any record has
 
 _EPILOG = """\
 ID is a session's id, such as ses_a9f0747d77b97c8d1994; or the beginning of one that no other id has, also without
@@ -259,9 +261,22 @@ def _is_file(word: str) -> bool:
 
 
 async def _read_events(file: Path) -> AsyncGenerator[Envelope]:
-    for number, line in enumerate(file.read_bytes().splitlines(), 1):  # noqa: ASYNC240 - nothing else runs
+    for number, line in enumerate(_read_lines(file), 1):
         if line.strip():
             yield _parse_event(line, f"{file}, line {number}")
+
+
+def _read_lines(file: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, which may be a pipe; raise `StoreError` for one that is longer than any event."""
+    with open(file, "rb") as content:
+        for number in itertools.count(1):
+            line = content.readline(_MAX_LINE_BYTES + 1)
+            if len(line) > _MAX_LINE_BYTES:
+                limit = f"{_MAX_LINE_BYTES // 1024**2} MiB"
+                raise StoreError(f"{file}, line {number}: not a session event: it has more than {limit}")
+            if not line:
+                return
+            yield line.rstrip(b"\r\n")
 
 
 def _parse_event(line: bytes, location: str) -> Envelope:
