@@ -85,6 +85,7 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         assert "Butcher" in await tab.wait_for(f"{CODE}.includes('Butcher') && {CODE}")
         await click(tab, "Stop", "document.getElementById('composer')")
         await tab.wait_for(f"{CODE} === {PAGE!r}")
+        await tab.wait_for("[...document.querySelectorAll('.outcome')].at(-1)?.innerText === ' · not run: stopped'")
         assert await tab.evaluate(f"{SIZE} === '{len(PAGE.encode())} bytes' && !{RUN}.disabled")
 
         await tab.reload()

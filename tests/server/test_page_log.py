@@ -229,7 +229,9 @@ async def test_calls_are_told_in_words_and_those_that_only_read_fold(make_studio
         await studio.turn(session_id, "More")
         await tab.wait_for(f"{CARDS}.at(-1) === 'Read a.txt · waits'")
         await studio.client.post(f"/api/sessions/{session_id}/stop")
-        await tab.wait_for(f"{CARDS}.slice(-2).join() === 'Write d.txt · not run,Read a.txt · not run'")
+        await tab.wait_for(
+            f"{CARDS}.slice(-2).join() === 'Write d.txt · not run: stopped,Read a.txt · not run: stopped'"
+        )
         bad = f"[...{LOG}.querySelectorAll('.card.call')].slice(-2).map((card) => card.classList.contains('bad'))"
         assert await tab.evaluate(bad) == [False, False]
         assert tab.errors == []

@@ -95,6 +95,7 @@ async def test_a_draft_stays_in_its_session_and_is_kept_until_its_message_is_acc
         await studio.client.delete(f"/api/sessions/{first}")
         text = text_of(".gone [role=group] p")
         assert await tab.wait_for(f"!document.getElementById('pane') && {text}") == "Your text: the other half"
+        await tab.wait_for("document.title === 'AgenticX'")
         await click(tab, "Use it in a new session")
         await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === 'the other half'")
         assert await tab.evaluate(f"{field('Message')} === document.activeElement")

@@ -76,7 +76,7 @@ const items = (turn) => turn.items.filter((item) => item.onPath).flatMap((item) 
   return item.kind === "call" && item.result !== null ? [["tool", item.result]] : [];
 });
 const mapped = (map, change) => Object.fromEntries(Object.entries(map).map(([key, value]) => [key, change(value)]));
-const isMadeCall = ({ kind, outcome }) => kind === "call" && outcome !== "dropped";
+const isMadeCall = ({ kind, outcome }) => kind === "call" && outcome !== "dropped" && outcome !== "stopped";
 return {
   rows: state.turns.filter(({ onPath }) => onPath).flatMap(rows),
   outcomes: state.turns.map(({ status }) => status),
@@ -411,7 +411,18 @@ def test_a_call_waits_while_another_one_is_written_or_runs_and_its_time_begins_w
     assert told == [shown for _, shown in steps]
     calls = [{"phase": "done", "outcome": "cancelled", "durationMs": time} for time in (1, None)]
     words = run_module("text/tool_words.js", "return given.map((call) => module.outcomeWord(call))", calls)
-    assert words == ["stopped", "not run"]
+    assert words == ["stopped", "not run: stopped"]
+    made, failed = "1. 'a: Error: b': images/a.png (image/png, 8 × 8 pixels)", "2. 'c': Error: Refused."
+    images = [
+        {"phase": "done", "outcome": "ok", "name": name, "result": result, "durationMs": None}
+        for name, result in (
+            ("generate_images", f"{made}\n{failed}"),
+            ("generate_images", f"{made}, which is too large for you to see"),
+            ("look", failed),
+        )
+    ]
+    facts = run_module("text/tool_words.js", "return given.map((call) => module.callFacts(call))", images)
+    assert facts == [["1 of 2 failed"], [], []]
 
 
 def running(id_: str, *items: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -463,9 +474,10 @@ def test_rules_are_said_in_sentences() -> None:
             "network": ["pypi.org"],
         },
         "run any command, with the network": {"tool": "bash_exec", "network": True},
-        "fetch at example.com": {"tool": "web_fetch", "host": "example.com"},
+        "fetch a page at example.com": {"tool": "web_fetch", "host": "example.com"},
         "call list_issues of github": {"tool": "list_issues", "server": "github"},
         "call look with exactly these arguments": {"tool": "look", "arguments": {"x": 1}, "exact": True},
+        "make images with exactly these arguments": {"tool": "generate_images", "digest": "d", "exact": True},
     }
     said = run_module("text/rules.js", "return given.map(module.ruleSentence)", list(rules.values()))
     assert said == list(rules)

@@ -307,7 +307,8 @@ class Fold {
     turn.items.forEach((one, place) => {
       if (one.kind !== "call" || one.phase === "done") return;
       const call = /** @type {CallItem} */ (this.draft.part(this.draft.part(turn, "items"), place));
-      call.outcome = call.args === null ? "dropped" : "unknown";
+      const isCut = call.args === null;
+      call.outcome = !isCut ? "unknown" : status === "stopped" ? "stopped" : "dropped";
       call.phase = "done";
       call.isError = true;
     });

@@ -116,7 +116,7 @@
  * @property {"written" | "requested" | "waiting" | "queued" | "running" | "done"} phase "waiting" for the person; "queued"
  *   behind another call of the reply, which is being written, waits or runs, or denied and not answered yet.
  * @property {string | null} startedAt When it was asked for, was allowed, or its turn came.
- * @property {string | null} outcome As in `tool_result`; "dropped" if the reply was cut before the call was made.
+ * @property {string | null} outcome As in `tool_result`; "dropped" if the reply was cut before the call was made, "stopped" if by a stop.
  * @property {boolean} isError
  * @property {string | null} result
  * @property {string} output The end of what a running tool reported.

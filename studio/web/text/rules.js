@@ -8,11 +8,11 @@ export function ruleSentence(rule) {
   const { tool, path, command, host, server, network } = rule;
   const net = !network ? "" : network === true ? ", with the network" : `, with the hosts ${network.join(", ")}`;
   if (command !== undefined) return escapeHidden(`${rule.exact ? `run exactly “${command}”` : `run ${command} with any arguments`}${net}`);
-  const rest = rule.arguments ? " with exactly these arguments" : server ? ` of ${server}` : "";
+  const rest = rule.arguments || rule.exact ? " with exactly these arguments" : server ? ` of ${server}` : "";
   const about = path ? ` ${pathText(path)}` : "", at = host ? ` at ${host}` : "";
   if (tool === "edit") return escapeHidden(`edit${about || " any file"}`);
   const isAny = tool === "*" || (tool === "bash_exec" && !rule.arguments);
-  const called = tool === "*" ? "make any call" : isAny ? "run any command" : about || at ? wantedVerb(tool) : wantedKind(tool);
+  const called = tool === "*" ? "make any call" : isAny ? "run any command" : about ? wantedVerb(tool) : wantedKind(tool);
   return escapeHidden(`${called}${isAny && about ? " about" : ""}${about}${at}${rest}${net}`);
 }
 
@@ -34,19 +34,16 @@ export function ruleText(rule) {
 }
 
 /**
- * Return an offered rule in words, as the studio describes its kind, if it does. A command that it allows exactly is the one
- * that is asked about, and stands there.
+ * Return an offered rule in words; one about commands as the studio describes its kind, if it does. A command that it allows
+ * exactly is the one that is asked about, and stands there.
  * @param {any} rule @param {string | undefined} kind
  */
 export function rememberedText(rule, kind) {
-  if (!kind) return ruleText(rule);
+  if (!kind || rule.command === undefined) return ruleSentence(rule);
   if (!rule.exact) return escapeHidden(kindText(kind));
   const end = `: ${rule.command}`;
   return escapeHidden(kind.endsWith(end) ? kind.slice(0, -end.length) : kind);
 }
-
-/** Return whether the words for a rule leave out the tool that it is about. @param {any} rule @param {string} words */
-export const isPartial = ({ tool }, words) => !["edit", "bash_exec"].includes(tool) && !words.includes(escapeHidden(tool));
 
 /** Return a kind of calls as the studio describes it, without an ellipsis, which would look like a text that was cut. */
 export const kindText = (/** @type {string} */ kind) =>

@@ -65,7 +65,7 @@ const READING = new Map(Object.entries({
 const OUTCOMES = new Map(Object.entries({
   ok: "", error: "failed", denied: "not allowed", blocked: "blocked", unknown_tool: "no such tool",
   invalid_arguments: "arguments do not fit", cancelled: "stopped", timed_out: "took too long",
-  unknown: "may or may not have run", dropped: "not run: the reply was cut",
+  unknown: "may or may not have run", dropped: "not run: the reply was cut", stopped: "not run: stopped",
 }));
 
 const isText = (value) => typeof value === "string" && value !== "";
@@ -89,9 +89,11 @@ export function commandOf(/** @type {CallItem} */ call) {
   return call.name === "bash_exec" && isText(command) ? command : "";
 }
 
-/** Return the names of arguments with their texts; other values as JSON. @returns {[string, string][]} */
-export const argumentTexts = (/** @type {Record<string, any>} */ args) => Object.entries(args)
-  .map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value, null, 2)]);
+/** Return the names of arguments, each with its text or texts; other values as JSON. @returns {string[][]} */
+export const argumentTexts = (/** @type {Record<string, any>} */ args) => Object.entries(args).map(([name, value]) => {
+  const texts = Array.isArray(value) ? value : [value];
+  return [name, ...(texts.length && texts.every((text) => typeof text === "string") ? texts : [JSON.stringify(value, null, 2)])];
+});
 
 /** Return the arguments of a call as its card shows them, "" for none. */
 export function argumentsText(/** @type {Pick<CallItem, "args" | "argsText">} */ { args, argsText }) {
@@ -194,19 +196,29 @@ export const isOvertaken = (/** @type {CallItem} */ call, /** @type {Request | u
 
 /** Return whether a call ended before it began to run: as the turn was stopped, or as the reply was cut. */
 export const hasNotRun = (/** @type {CallItem} */ { outcome, durationMs }) =>
-  outcome === "dropped" || (outcome === "cancelled" && durationMs === null);
+  outcome === "dropped" || outcome === "stopped" || (outcome === "cancelled" && durationMs === null);
 
 /** Return how a call ended in a word, "" if it went well or has not ended. */
 export function outcomeWord(/** @type {CallItem} */ call, /** @type {Request | undefined} */ request) {
   if (isOvertaken(call, request)) return `not done: ${TOOLS.get(call.name)?.[3] === "path" ? "the file" : "what it would do"} changed meanwhile`;
-  if (call.outcome === "cancelled" && hasNotRun(call)) return "not run";
+  if (call.outcome === "cancelled" && hasNotRun(call)) return OUTCOMES.get("stopped");
   return call.phase === "done" ? OUTCOMES.get(call.outcome ?? "ok") ?? shortened(call.outcome ?? "") : "";
 }
 
-/** Return short facts about a call that is done: "+3 −1", "exit 0", "2.1 s". */
+/** Return how many of the images of a call could not be made, and of how many; null if all were, or it makes none. */
+export function failedImages(/** @type {CallItem} */ { name, outcome, result }) {
+  if (outcome !== "ok" || !(name === "generate_images" || name === "remove_background")) return null;
+  const lines = (result ?? "").split("\n").filter((line) => /^\d+\. /.test(line)); // one for each image
+  const { length: failed } = lines.filter((line) => line.includes(": Error: ") && !/ \d+ × \d+ pixels\)[^()]*$/.test(line));
+  return failed ? { failed, all: lines.length } : null;
+}
+
+/** Return short facts about a call that is done: "1 of 3 failed", "+3 −1", "exit 0", "2.1 s". */
 export function callFacts(/** @type {CallItem} */ call, /** @type {Request | undefined} */ request) {
   if (call.phase !== "done") return [];
   const facts = [];
+  const images = failedImages(call);
+  if (images) facts.push(`${images.failed} of ${images.all} failed`);
   const lines = call.outcome === "ok" ? changedLines(call, request) : null;
   if (lines) facts.push(`+${lines.added} −${lines.removed}`);
   const code = exitCode(call);

@@ -44,7 +44,11 @@ function Followed({ id, feed, actions, command }) {
 
 export function Gone({ id }) {
   const title = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => { forget(id); refreshSoon(); }, [id]);
+  useEffect(() => {
+    forget(id);
+    current.value = null; // the title of the tab has no name of it either
+    refreshSoon();
+  }, [id]);
   useEffect(() => { if (document.activeElement === document.body) title.current?.focus(); }, [id]); // what had the focus is gone
   useLayoutEffect(() => { openTab.value = null; }, [openTab.value]); // nothing in the pane works any more
   return html`<main class="gone">

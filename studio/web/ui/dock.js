@@ -10,7 +10,7 @@ import { askedText, isTeamTurn } from "../state/team_turns.js";
 import { SHORTLY } from "../state/studio.js";
 import { agentName } from "../text/agent_words.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
-import { isPartial, rememberedText, ruleText } from "../text/rules.js";
+import { rememberedText } from "../text/rules.js";
 import { countLines, wantedText } from "../text/tool_words.js";
 import { argumentFields, ArgumentFields, changedTexts, changeTexts } from "./argument_fields.js";
 import { Arguments } from "./arguments.js";
@@ -300,9 +300,13 @@ function askingAgent({ agentPath }) {
   return agent === undefined ? "The agent" : [agent, ...above].map(agentName).join(", below ");
 }
 
-/** Why the person is asked, without what stands beside the command: its size and folder, and that it runs in a sandbox. */
-function RequestReasons({ context: { reasons = [], command, cwd, sandboxed } }) {
-  const texts = command === undefined ? reasons : reasons
+/**
+ * Why the person is asked, without what stands beside the command: its size and folder, and that it runs in a sandbox; and
+ * without the beginnings of prompts, which are whole among the arguments.
+ */
+function RequestReasons({ context: { reasons = [], command, cwd, sandboxed, arguments: args } }) {
+  const hasPrompts = Array.isArray(args?.prompts);
+  const texts = command === undefined ? reasons.filter((text) => !hasPrompts || !text.startsWith("It sends: ")) : reasons
     .filter((text) => text !== `It runs in ${cwd}.` && !SIZE.test(text))
     .map((text) => text.replace(sandboxed ? /^It runs in a sandbox \([\w ]+\): it/ : /^It runs without a sandbox, with/, sandboxed ? "It" : "It has"));
   if (!texts.length) return null;
@@ -359,7 +363,7 @@ function FileChange({ id, sessionId, path, diff, below, isCut, label, isEmpty })
 
 /**
  * Return what a yes can store besides the answer, null if it counts once. `label` returns the text for its buttons; with
- * `isWhole` false it only refers to a list of the rules: they are long, or their words leave out the tool.
+ * `isWhole` false it only refers to a list of the rules, as they are long.
  * @param {Record<string, any>} context
  */
 function rememberChoice({ rules = [], kinds = [], exact_rule: exact, command }) {
@@ -368,7 +372,7 @@ function rememberChoice({ rules = [], kinds = [], exact_rule: exact, command }) 
   const hasChoice = Boolean(exact) && !(rules.length === 1 && JSON.stringify(rules[0]) === JSON.stringify(exact));
   const words = rules.map((rule, index) => rememberedText(rule, kinds[index]));
   const text = words.join("; ");
-  const isWhole = text.length <= MAX_LABEL_CHARS && !rules.some((rule, index) => isPartial(rule, words[index]));
+  const isWhole = text.length <= MAX_LABEL_CHARS;
   const above = rules.length === 1 ? "the rule above" : `the ${rules.length} rules above`;
   const label = (isExact) => (isExact ? exactly : isWhole ? text : above);
   return { rules, words, exactly, hasChoice, isWhole, label };
@@ -376,7 +380,7 @@ function rememberChoice({ rules = [], kinds = [], exact_rule: exact, command }) 
 
 /** The rules that do not fit on the buttons. */
 function RuleList({ choice: { rules, words } }) {
-  const views = words.map((text, index) => html`<li key=${index}>${text}${isPartial(rules[index], text) && html` <code>${ruleText(rules[index])}</code>`}</li>`);
+  const views = words.map((text, index) => html`<li key=${index}>${text}</li>`);
   return html`<p class="note">If remembered, ${rules.length === 1 ? "the rule allows" : "the rules allow"}:</p><ul class="kinds">${views}</ul>`;
 }
 

@@ -3,6 +3,7 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { openRequests } from "../state/requests.js";
+import { agentName } from "../text/agent_words.js";
 import { lastTurn } from "./actions.js";
 import { activityOfSession } from "./activity.js";
 import { Seconds, useRedrawAt } from "./clock.js";
@@ -40,7 +41,8 @@ export function Announcements({ state }) {
     ran.current = runningTurnId;
   }, [runningTurnId]);
   const newest = open.at(-1);
-  const text = newest ? `A decision is needed: ${newest.question}` : "";
+  const asking = (newest?.agentPath.length ?? 0) > 1 ? `${agentName(newest?.agentPath.at(-1) ?? "")}: ` : "";
+  const text = newest ? `A decision is needed: ${asking}${newest.question}` : "";
   return html`<div class="hidden-text">
     <p role="status" aria-live="polite">${polite}</p>
     <p role="alert" aria-live="assertive" data-requests=${requests.length}>${text}</p>

@@ -8,7 +8,7 @@ import { isEdit } from "../state/folder_files.js";
 import { cutOutput, plainOutput, styledOutput } from "../text/command_output.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { ruleSentence } from "../text/rules.js";
-import { argumentsText, callFacts, callTitle, commandOf, diffOf, exitCode, hasNotRun, isDiffCut, isOvertaken, outcomeWord, readingTitle, unchangedBelow } from "../text/tool_words.js";
+import { argumentsText, callFacts, callTitle, commandOf, diffOf, exitCode, failedImages, hasNotRun, isDiffCut, isOvertaken, outcomeWord, readingTitle, unchangedBelow } from "../text/tool_words.js";
 import { Arguments } from "./arguments.js";
 import { AttachedFiles } from "./attached_files.js";
 import { Seconds } from "./clock.js";
@@ -26,7 +26,7 @@ const LIVE_CHARACTERS = 2000;
 const SHOWN_CHARACTERS = 20000; // of a result, before "Show all"
 
 /** Outcomes that the person brought about, which need not open by themselves. */
-const EXPECTED = new Set(["denied", "cancelled", "dropped"]);
+const EXPECTED = new Set(["denied", "cancelled", "dropped", "stopped"]);
 
 /**
  * The card of a call; `request` is the confirmation or question that it waits or waited for.
@@ -35,7 +35,7 @@ const EXPECTED = new Set(["denied", "cancelled", "dropped"]);
 export function ToolCard({ id, call, request, actions }) {
   const word = outcomeWord(call, request);
   const summary = html`<span class="call-title">${callTitle(call)}</span><${Meta} call=${call} request=${request} word=${word} />`;
-  const hasFailed = (exitCode(call) ?? 0) !== 0;
+  const hasFailed = (exitCode(call) ?? 0) !== 0 || failedImages(call) !== null;
   const opens = hasFailed || (call.isError && call.phase === "done" && (!EXPECTED.has(call.outcome ?? "") || isOvertaken(call, request)));
   const path = call.phase === "done" && isEdit(call) && isViewed(call.data.path) ? call.data.path : null;
   const isBad = hasFailed || (word !== "" && !hasNotRun(call));

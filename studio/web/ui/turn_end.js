@@ -87,7 +87,7 @@ const changeModel = html`<button type="button" onClick=${chooseModel}>Change mod
 
 function endingOf(/** @type {Turn} */ turn) {
   const { status, end, startedAt, endedAt, round, maxRounds } = turn;
-  const after = spanText(startedAt, endedAt);
+  const after = spanText(startedAt, endedAt, true) || spanText(startedAt, endedAt);
   switch (status) {
     case "done": return { text: end?.stopReason ? `The team stopped: ${escapeHidden(end.stopReason)}` : saysNothing(turn) ? "The agent ended without an answer." : "" };
     case "partial": return { text: maxRounds && round >= maxRounds ? "Incomplete: out of rounds." : "Incomplete: the answer was cut.", action: "continue" };
