@@ -20,7 +20,7 @@ from agenticx.tools.context import ToolContext
 from agenticx.tools.critical_folders import deletion_reason
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import is_instruction
-from agenticx.tools.shell.command_reader import read_commands
+from agenticx.tools.shell.command_reader import CommandReading, read_commands
 from agenticx.tools.shell.deletions import find_critical_deletion
 from agenticx.tools.shell.environment import command_environment
 from agenticx.tools.shell.file_system_cache import FileSystemCache, UncheckableError
@@ -38,6 +38,7 @@ from agenticx.tools.shell.sandboxing import (
     sandbox_reasons,
     sends_to_hosts_only,
 )
+from agenticx.tools.shell.system_changes import find_system_change
 from agenticx.tools.visible import visible, visible_line, visible_path
 
 __all__ = ["assess_command"]
@@ -61,8 +62,9 @@ def assess_command(arguments: Mapping[str, Any], context: ToolContext) -> Assess
     status = find_sandbox_for(context, requested)
     kind = status.kind
     launcher = partial(read_only_launcher, context, environment)
-    deletions = _find_deletions(command, workspace, environment, named.unchecked, launcher, sandboxed=kind)
-    shell = _read_command(command, workspace)
+    reading = read_commands(command)
+    deletions = _find_deletions(command, reading, workspace, environment, named.unchecked, launcher, sandboxed=kind)
+    shell = _read_command(command, reading, workspace)
     check = ReadCheck(
         workspace,
         search_path,
@@ -95,7 +97,7 @@ def assess_command(arguments: Mapping[str, Any], context: ToolContext) -> Assess
         reasons += (deletions.unchecked,)
     if kind is None:
         reasons += tuple(_programs_of_workspace(shell, workspace, search_path))
-    found = (own, named.protected, named.secret, read_secret, deletions.critical, deletions.protected)
+    found = (own, named.protected, named.secret, read_secret, deletions.critical, deletions.protected, deletions.system)
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
@@ -119,9 +121,8 @@ def assess_command(arguments: Mapping[str, Any], context: ToolContext) -> Assess
     )
 
 
-def _read_command(command: str, workspace: Path) -> ShellCommand:
+def _read_command(command: str, reading: CommandReading, workspace: Path) -> ShellCommand:
     """Return the command with the programs and paths that rules with ask or deny compare."""
-    reading = read_commands(command)
     paths = find_named_paths(reading, workspace)
     return ShellCommand(command, None, reading.runs, reading.is_complete, mentions=reading.mentions, paths=paths)
 
@@ -150,16 +151,19 @@ class _Deletions:
 
     - `critical` is the word that may delete a critical folder.
     - `protected` is the word that deletes, moves or adds protected files.
+    - `system` is a sentence about a part that changes the home folder or a disk in another way.
     - `unchecked` is a sentence about parts of the command that are not checked.
     """
 
     critical: str | None = None
     protected: str | None = None
+    system: str | None = None
     unchecked: str | None = None
 
 
 def _find_deletions(
     command: str,
+    reading: CommandReading,
     workspace: Path,
     environment: Mapping[str, str],
     unchecked: str | None,
@@ -170,14 +174,16 @@ def _find_deletions(
     """Find what a command deletes; in bubblewrap protected files are mounted read-only, so it deletes none of them."""
     if len(command) > EXAMINED_COMMAND_BYTES:
         return _Deletions(unchecked=unchecked)
-    protected = None
+    protected = system = None
     try:
         critical = find_critical_deletion(command, workspace, environment, FileSystemCache())
+        if critical is None:
+            system = find_system_change(command, reading, workspace, environment, FileSystemCache())
         if critical is None and sandboxed != "bubblewrap":
             protected = find_protected_change(command, workspace, environment, FileSystemCache(), find_launcher)
     except UncheckableError as exc:
         return _Deletions(unchecked=unchecked or str(exc))
-    return _Deletions(critical, protected, unchecked)
+    return _Deletions(critical, protected, system, unchecked)
 
 
 def _shortened(command: str) -> str:
@@ -213,6 +219,8 @@ def _reasons_of_deletions(deletions: _Deletions) -> Iterator[str]:
     if deletions.protected is not None:
         shown = visible_line(deletions.protected, _MAX_WORD_CHARS)
         yield f"With {shown} it changes files that decide what runs on this machine or which calls need approval."
+    if deletions.system is not None:
+        yield deletions.system
 
 
 def _reasons_of_names(named: NamedPaths) -> Iterator[str]:

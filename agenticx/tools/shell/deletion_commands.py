@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agenticx.tools.shell.quoting import QUOTED
@@ -17,8 +17,10 @@ __all__ = [
     "HARMLESS_NAME",
     "LISTERS",
     "MAX_VALUES",
+    "RIGHTS_CHANGERS",
     "TRASHES",
     "UNKNOWN",
+    "UNPACKERS",
     "WORKSPACE",
     "ExaminedCommand",
     "deleting_actions",
@@ -57,7 +59,17 @@ COPIERS = {
     "tar": re.compile(r"--remove-f"),
     "zip": re.compile(r"-[A-Za-z]*m|--move"),
 }
-_EXAMINED = DELETERS | COPIERS.keys() | {"cd", "find", "mv", "pushd"}
+RIGHTS_CHANGERS = frozenset({"chattr", "chflags", "chgrp", "chmod", "chown", "setfacl"})
+# Programs that unpack an archive: operands with which they do, joined by blanks, and the options for the folder.
+_UNPACKS_TAR = re.compile(r"^-?[A-Za-z]*x|(?:^| )-[A-Za-z]*x[A-Za-z]*(?= |$)|(?:^| )--(?:extract|get)")
+UNPACKERS: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
+    "7z": (re.compile(r"^[ex]\b"), ("-o",)),
+    "bsdtar": (_UNPACKS_TAR, ("-C", "--directory", "--cd")),
+    "cpio": (re.compile(r"(?:^| )(?:-[A-Za-z]*i|--extract)"), ("-D", "--directory")),
+    "tar": (_UNPACKS_TAR, ("-C", "--directory")),
+    "unzip": (re.compile(r"^(?!(?:.* )?-[A-Za-z]*[lptvzZ])", re.DOTALL), ("-d",)),
+}
+_EXAMINED = DELETERS | COPIERS.keys() | RIGHTS_CHANGERS | UNPACKERS.keys() | {"cd", "find", "mv", "pushd"}
 # Programs that only show or keep the text of their arguments and of their input.
 _SHOWS_TEXT = frozenset({"ack", "ag", "apropos", "cat", "echo", "egrep", "fgrep", "gh", "grep", "man", "printf", "rg"})
 _KEEPS_TEXT_IN_GIT = frozenset({"blame", "commit", "diff", "grep", "log", "notes", "show", "stash", "tag"})

@@ -137,7 +137,7 @@ def find_deletion(command: str, search: DeletionSearch) -> str | None:
     """Return the first word by which a command deletes something that `search` looks for, or None."""
     command = _ANSI_C.sub(lambda match: f"$'{_CODE_OF_CHARACTER.sub(_character, match[1])}'", command)
     stripped = _without_quotes(command)
-    if _MAY_DELETE.search(stripped) is None:
+    if not search.names_program(stripped):
         return None
     marked = _with_marks(command)
     found = search.find(remove_quoting(marked).text)
@@ -222,6 +222,10 @@ class DeletionSearch:
     _argument_values: list[str] = field(default_factory=list[str], init=False)
     _homes: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _brace_chars_left: int = field(default=_MAX_BRACE_CHARS, init=False)
+
+    def names_program(self, command: str) -> bool:
+        """Return whether a command, without its quotes, may name a program that this search is about."""
+        return _MAY_DELETE.search(command) is not None
 
     def find(self, text: str) -> str | None:
         """Return the first word that deletes one of the critical folders; `text` is without quotes."""

@@ -442,6 +442,72 @@ def test_an_ordinary_deletion_is_not_asked_about_in_mode_auto(runner, command) -
     assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
 
 
+RUINS_HOME_OR_DISK = r"""
+chmod -R 000 ~
+chmod 000 "$HOME"/*
+cd ~ && chmod -R a-r .
+sudo chown -R nobody ~/
+find ~ -type f -exec chmod 600 {} +
+find ~ | xargs chmod 000
+bash -c 'chmod -R 000 ~'
+tar xf a.tar -C ~
+tar -xzf a.tgz --directory="$HOME"
+cd && tar xf /tmp/a.tar
+unzip -o a.zip -d ~
+unzip -d~ a.zip
+7z x a.7z -o/
+mkfs.ext4 /dev/sda
+dd if=/dev/zero of=/dev/sda bs=1M
+sudo dd if=image of=/dev/nvme0n1
+echo x > /dev/sda
+cp x /dev/sdb1
+shred /dev/sda
+wipefs -a /dev/mapper/root
+tee /dev/mmcblk0 < image
+crontab x
+echo '* * * * * ./x' | crontab -
+at now < job
+echo bHM= | base64 -d | sh
+bash -c "$(base64 --decode < x)"
+eval "$(xxd -r -p x)"
+source <(base64 -d x)
+"""
+RUINS_NOTHING = r"""
+chmod -R u+w .
+chmod +x ~/bin/tool
+chown -R me build
+find . -name '*.sh' -exec chmod +x {} +
+find ~/x -exec chmod 600 {} +
+tar xf a.tar
+tar czf a.tgz -C ~ notes
+tar xf a.tar -C build
+unzip -l a.zip -d ~
+cd ~ && unzip a.zip -d /tmp/x
+unzip a.zip
+mkfs.ext4 disk.img
+dd if=/dev/zero of=disk.img
+echo x > /dev/null
+ls -l /dev/sda
+git commit -m "write /dev/sda"
+crontab -l
+base64 -d x > y
+base64 x | sh -c 'cat'
+base64 -d x > y; sh build.sh
+"""
+
+
+@pytest.mark.parametrize("command", commands(RUINS_HOME_OR_DISK))
+def test_what_may_ruin_the_home_folder_or_a_disk_is_asked_about_in_mode_auto(bare, command) -> None:
+    assessment = bare.assess(bash_exec, command=command)
+    assert decide("auto", assessment).decision == "ask", assessment.reasons
+
+
+@pytest.mark.parametrize("command", commands(RUINS_NOTHING))
+def test_what_ruins_nothing_is_not_asked_about_in_mode_auto(bare, command) -> None:
+    assessment = bare.assess(bash_exec, command=command)
+    assert decide("auto", assessment).decision == "allow", assessment.reasons
+
+
 @pytest.fixture
 def bare(workspace: Path, make_runner: Any) -> Any:
     """Return a runner without a sandbox; in its workspace, and beside it, are files that decide what runs."""
