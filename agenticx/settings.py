@@ -626,7 +626,7 @@ def _config_file(path: Path) -> str | None:
     """Return the text of a file, None if nothing has its name; raise `SettingsError` if it cannot be read."""
     try:
         return read_regular_file(path, _MAX_CONFIG_BYTES).decode()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as exc:
         raise_if_exhausted(exc)
