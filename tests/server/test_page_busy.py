@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from agenticx import UserMessage
-from agenticx.llms import ScriptedModel
+from agenticx.llms import ChatModel, ScriptedModel
+from agenticx.subagents import session_tools
 from agenticx.testing import call, hang, say
 from tests.support.server.chromium import CHROMIUM, Tab
+from tests.support.server.conversations import ByAgent
 from tests.support.server.page import (
     DECISION,
     INPUT,
@@ -25,7 +27,7 @@ from tests.support.server.page import (
     text_of,
     write,
 )
-from tests.support.server.running_studio import StudioMaker
+from tests.support.server.running_studio import StudioMaker, note
 from tests.support.wires.files import PNG
 
 pytestmark = [
@@ -198,3 +200,49 @@ async def test_a_waiting_message_is_edited_sent_now_and_removed(make_studio: Stu
         assert [line for line in log.splitlines() if line in ("one", "two", "second", "three")] == ["one", "second"]
         assert await tab.evaluate("document.getElementById('queued')") is None
         assert tab.errors == []
+
+
+async def test_a_message_to_a_subagent_is_shown_until_it_is_read_also_by_a_retry(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    spawn = call("spawn_subagent", {"task": "Find it", "name": "helper"})
+    look = call("note", {"text": "a"})
+    model: ChatModel = ByAgent([spawn, "Later."], [hang(), look, "Found it."])  # type: ignore[assignment]
+    async with make_studio(model, tools=[*session_tools(), note]) as studio:
+        session_id = await studio.session()
+        await enter(tab, studio, f"#/s/{session_id}")
+        await send_message(tab, "go")
+        card = "document.querySelector('#log [data-agent]')"
+        unread = f"[...{card}.querySelectorAll('.unread li')].map((row) => row.innerText).join()"
+
+        async def tell(text: str) -> None:
+            await click(tab, "Message", card)
+            await tab.evaluate(f"{card}.querySelector('input').focus()")
+            await tab.type(text)
+            await tab.press("Enter")
+            await tab.wait_for(f"!{card}.querySelector('form')")
+
+        await tab.wait_for(f"{card}?.innerText.includes('Waiting for the model')")
+        await tell("please hurry")
+        await tab.wait_for(f"{unread} === 'Will be read in this turn please hurry'")
+        await tab.reload()
+        await tab.wait_for(f"{card} && {unread} === 'Will be read in this turn please hurry'")
+        await click(tab, "Cancel", card)
+        await tab.wait_for(f"{unread} === 'Not read please hurry'")
+        await click(tab, "Retry", card)
+        await tab.wait_for(f"{card}.innerText.includes('waits for you') && {unread} === ''")
+        await tell("and well")
+        await tab.wait_for(f"{unread} === 'Will be read in this turn and well'")
+        await click(tab, "Allow once", DECISION)
+        await tab.wait_for(f"{card}.innerText.includes('done') && {unread} === ''")
+        await click(tab, "Show", card)
+        work = await tab.wait_for(
+            f"{text_of('#pane .agent-work')}.includes('Found it.') && {text_of('#pane .agent-work')}"
+        )
+        assert "You, into this turn and well" in work
+        await tab.reload()
+        await tab.wait_for(f"{card}?.innerText.includes('done') && {unread} === ''")
+    (_, retried, told) = model.worker.requests  # type: ignore[attr-defined]
+    said = [row.content for row in told.messages if isinstance(row, UserMessage)]
+    assert [row.content for row in retried.messages if isinstance(row, UserMessage)] == said[:1]
+    assert said == ["Find it\n\nplease hurry", "and well"]

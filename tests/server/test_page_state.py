@@ -18,6 +18,7 @@ from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.conversations import ByAgent, log, messages, run_turn
 from tests.support.server.running_studio import IN_A_FILE, RunningStudio, StudioMaker, note, until
 from tests.support.teams.configured import PAIR, team_file
+from tests.support.timeouts import wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(NODE is None, reason="no node is installed")]
 
@@ -90,6 +91,18 @@ return {
   files: mapped(state.artifacts, (files) => mapped(files, (revisions) => revisions.map(({ text }) => text))),
   items: state.turns.map(({ items }) => items.map(({ kind }) => kind)),
   notes: state.turns.flatMap(({ items }) => items.filter(({ kind }) => kind === "note").map(({ type }) => type)),
+};
+"""
+
+
+TOLD = r"""
+const { agents, childTurns } = module.applyEvents(module.initialState(), given);
+const [agent] = Object.values(agents);
+const shown = ({ text, fromAgentId }) => [text, fromAgentId];
+const taken = ({ items }) => items.filter(({ kind }) => kind === "message").map(shown);
+return {
+  waiting: agent.waiting.map(shown),
+  turns: agent.turnIds.map((id) => [childTurns[id].message.senders, taken(childTurns[id])]),
 };
 """
 
@@ -257,6 +270,52 @@ async def test_subagents_are_linked_to_the_calls_that_began_them(make_studio: St
         found = await shown(studio, session_id)
     assert found["agents"] == [["searcher-1", "completed", "call_1", 1]]
     assert found["items"] == [["call", "call", "text"]]
+
+
+async def test_messages_to_a_subagent_wait_until_it_takes_them_and_say_who_sent_them(make_studio: StudioMaker) -> None:
+    spawn = call("spawn_subagent", {"task": "Find it", "name": "helper"})
+    tell = call("message_subagent", {"agent_id": "helper-1", "text": "From above."})
+    script: list[Any] = [spawn, "Later.", tell, "Told."]
+    worker: list[Any] = [hang(), call("note", {"text": "a"}), "Found.", "More."]
+    model: ChatModel = ByAgent(script, worker)  # type: ignore[assignment]
+
+    async with make_studio(model, tools=[*session_tools(), note]) as studio:
+        session_id = await studio.session()
+        path = f"/api/sessions/{session_id}/subagents/helper-1"
+
+        async def send(text: str) -> None:
+            answer = await studio.client.post(f"{path}/message", json={"text": text})
+            assert answer.status_code == 202
+
+        async def told() -> Any:
+            events = await log(studio, session_id)
+            check([events], rounds=5)
+            return run_module("state/reducer.js", TOLD, events)
+
+        await run_turn(studio, session_id, "go")
+        await wait_until(lambda: model.worker.requests)  # type: ignore[attr-defined]
+        await send("Hurry.")
+        assert await told() == {"waiting": [["Hurry.", None]], "turns": [[[], []]]}
+        async with studio.events(session_id) as frames:
+            await studio.client.post(f"{path}/cancel", json={})
+            await until(frames, "subagent_error")
+            assert (await told())["waiting"] == [["Hurry.", None]]
+            await studio.client.post(f"{path}/retry", json={})
+            request = (await until(frames, "confirm_required"))[-1].data["data"]
+            assert await told() == {"waiting": [], "turns": [[[], []], [[], []]]}
+            await send("Well.")
+            await run_turn(studio, session_id, "tell it")
+            assert (await told())["waiting"] == [["Well.", None], ["From above.", "meta"]]
+            await studio.client.post(
+                f"/api/confirms/{request['id']}", json={"approved": True, "digest": request["digest"]}
+            )
+            await until(frames, "subagent_completed")
+            await send("More.")
+            await until(frames, "subagent_completed")
+        assert await told() == {
+            "waiting": [],
+            "turns": [[[], []], [[], [["Well.", None], ["From above.", "meta"]]], [[None], []]],
+        }
 
 
 async def test_a_subagent_that_works_does_not_work_in_a_fork(make_studio: StudioMaker) -> None:

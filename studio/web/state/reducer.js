@@ -7,6 +7,8 @@
 // - The messages form a tree. Each follows the one that was last when it came; a rewind makes another one the last, and
 //   what is not between it and the beginning is no part of the conversation (`onPath`) until another rewind.
 // - In a team each speech is a child turn, or a text with `speaker`; the answer at the end repeats the last one.
+// - A message for a sub-agent waits (`subagent_message`) until its turn takes it (`steered`), or its next turn begins with it
+//   (`message_ids` of `subagent_started`).
 // - A text, a call and a turn can stay open: a `final`, a fatal `error` or a `subagent_paused` closes what its turn left.
 // - Events that are unknown, malformed or of an unknown turn change nothing.
 //
@@ -316,6 +318,9 @@ class Fold {
     if (isRoot && this.state.runningTurnId === turn.id) this.state.runningTurnId = null;
   }
 
+  /** Return a sub-agent that is not to be changed; undefined if it is none. @param {any} id */
+  peekAgent(id) { return typeof id === "string" && id in this.state.agents ? this.state.agents[id] : undefined; }
+
   /** Return a sub-agent to be changed, null if it is none. @param {any} id */
   agent(id) {
     if (typeof id !== "string" || !(id in this.state.agents)) return null;
@@ -339,7 +344,7 @@ function startTurn(fold, { data, turn_id, agent_id, at, ...event }) {
   const agentId = textOf(agent_id);
   const message = {
     id: textOf(data.message_id), text: textOf(data.input), attachments: listOf(data.attachments),
-    clientTurnId: textOrNull(data.client_turn_id),
+    clientTurnId: textOrNull(data.client_turn_id), senders: isRoot ? NONE : sendersOf(fold, agentId),
   };
   const reasoning = addEvent(NO_REASONING, { ...event, type: "turn_started", data, turn_id });
   /** @type {Turn} */
@@ -361,6 +366,13 @@ function startTurn(fold, { data, turn_id, agent_id, at, ...event }) {
   state.runningTurnId = turn_id;
   leaveQueue(fold, message.id);
   fold.append(message.id, turn_id);
+}
+
+/** Return who sent the messages with which a turn of a sub-agent begins. @returns {(string | null)[]} */
+function sendersOf(/** @type {Fold} */ fold, agentId) {
+  const agent = fold.agent(agentId), senders = agent?._senders ?? NONE;
+  if (agent) agent._senders = NONE;
+  return senders;
 }
 
 /** A sub-agent lists its turns; one of a participant or an option is an item of the turn above. */
@@ -458,12 +470,13 @@ function onThinking(fold, { turn, data, at }) {
 function onSteered(fold, { turn, isRoot, data }) {
   const id = textOf(data.message_id);
   leaveQueue(fold, id);
+  const [fromAgentId = null] = takeMessages(fold, turn.agentId, [id]);
   turn._isTalk = false;
   turn._speech = null;
   fold.completeText(turn);
   if (isRoot) fold.append(id, turn.id);
   const attachments = listOf(data.attachments);
-  fold.add(turn, { kind: "message", key: `message:${id}`, id, text: textOf(data.text), attachments });
+  fold.add(turn, { kind: "message", key: `message:${id}`, id, text: textOf(data.text), attachments, fromAgentId });
 }
 
 /** @param {Fold} fold @param {TurnEvent} event */
@@ -481,8 +494,9 @@ function onUsage(fold, { turn, agent_id, data }) {
     if (value !== null) added[key] = (turn.usage[key] ?? 0) + value;
   }
   setUsage(fold, turn, added);
-  const agent = fold.agent(agent_id);
-  if (agent) agent.tokens += numberOf(data.input_tokens) + numberOf(data.output_tokens);
+  const tokens = numberOf(data.input_tokens) + numberOf(data.output_tokens);
+  const agent = tokens > 0 ? fold.agent(agent_id) : null;
+  if (agent) agent.tokens += tokens;
 }
 
 /** Set the counts that are known. */
@@ -527,7 +541,7 @@ function onError(fold, event) {
     code, text: textOf(data.text), retryable: data.retryable === true, retryAt: textOrNull(data.retry_at),
   });
   const agent = fold.agent(turn.agentId);
-  if (agent?.status === "running") Object.assign(agent, failed(data, at)); // in a fork no other event says so
+  if (agent?.status === "running") Object.assign(agent, failed(data, at, agent)); // in a fork no other event says so
 }
 
 // --- calls and requests -----------------------------------------------------------------------------------------------
@@ -723,30 +737,50 @@ function startAgent(fold, { data, agent_id, turn_id, at }) {
   const known = fold.agent(agent_id);
   const task = textOf(data.task), spawnCallId = textOrNull(data.tool_call_id);
   if (known) {
+    const senders = takeMessages(fold, agent_id, listOf(data.message_ids));
     Object.assign(known, { status: "running", task, result: null, error: null, startedAt: at, endedAt: null });
+    known._senders = data.anew ? NONE : senders; // a retry begins with the task
     return;
   }
   fold.draft.part(fold.state, "agents")[agent_id] = fold.draft.made({
     id: agent_id, parentId: textOrNull(data.parent_agent_id), depth: numberOf(data.depth), task, status: "running",
-    rounds: 0, round: 0, maxRounds: 0, result: null, error: null, spawnCallId, turnIds: [], tokens: 0, activity: "",
-    startedAt: at, endedAt: null,
+    rounds: 0, round: 0, maxRounds: 0, result: null, error: null, spawnCallId, turnIds: [], waiting: NONE, tokens: 0, activity: "",
+    startedAt: at, endedAt: null, _senders: NONE,
   });
   const turn = spawnCallId === null ? null : fold.turn(turn_id);
   const call = turn && fold.call(turn, spawnCallId);
   if (call) call.agentId = agent_id;
 }
 
-/** @param {(data: Record<string, any>, at: string | null) => object} change @returns {(fold: Fold, event: any) => void} */
+/** @param {Fold} fold @param {any} event */
+function messageAgent(fold, { data, agent_id, at }) {
+  const agent = fold.agent(agent_id), id = textOf(data.message_id);
+  if (!agent || agent.waiting.some((one) => one.id === id)) return;
+  const message = { id, text: textOf(data.text), fromAgentId: textOrNull(data.from_agent_id), at };
+  fold.draft.part(agent, "waiting").push(fold.draft.made(message));
+}
+
+/** Take messages from those that wait for a sub-agent, and return who sent each. @returns {(string | null)[]} */
+function takeMessages(/** @type {Fold} */ fold, agentId, /** @type {any[]} */ ids) {
+  const taken = fold.peekAgent(agentId)?.waiting.filter(({ id }) => ids.includes(id)) ?? NONE;
+  if (!taken.length) return NONE;
+  const agent = /** @type {any} */ (fold.agent(agentId));
+  agent.waiting = fold.draft.made(agent.waiting.filter((one) => !taken.includes(one)));
+  return taken.map(({ fromAgentId }) => fromAgentId);
+}
+
+/** @param {(data: Record<string, any>, at: string | null, agent: import("./types.js").Agent) => object} change @returns {(fold: Fold, event: any) => void} */
 const changeAgent = (change) => (fold, { data, agent_id, at }) => {
   const agent = fold.agent(agent_id);
-  if (agent) Object.assign(agent, change(data, at));
+  if (agent) Object.assign(agent, change(data, at, agent));
 };
 
-const failed = (data, endedAt) => ({
-  status: data.code === "stopped" ? "cancelled" : "failed",
-  error: { code: textOf(data.code), text: textOf(data.text) },
-  endedAt,
-});
+/** The end of its turn says so, and then the report of it. @returns {Partial<import("./types.js").Agent>} */
+function failed(data, /** @type {string | null} */ endedAt, /** @type {import("./types.js").Agent} */ { error }) {
+  const code = textOf(data.code), text = textOf(data.text);
+  const isKnown = error?.code === code && error.text === text;
+  return { status: code === "stopped" ? "cancelled" : "failed", error: isKnown ? error : { code, text }, endedAt };
+}
 
 // --- the session ------------------------------------------------------------------------------------------------------
 
@@ -815,6 +849,7 @@ const SESSION_EVENTS = new Map([
   ["question_answered", answer],
   ["subagent_started", startAgent],
   ["subagent_progress", changeAgent((data) => ({ activity: textOf(data.text) }))],
+  ["subagent_message", messageAgent],
   ["subagent_checkpoint", changeAgent((data) => ({ round: numberOf(data.round), maxRounds: numberOf(data.max_rounds) }))],
   ["subagent_paused", changeAgent((data) => ({
     status: "paused", round: numberOf(data.round), maxRounds: numberOf(data.max_rounds),

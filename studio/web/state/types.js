@@ -32,7 +32,7 @@
  * @property {string} id
  * @property {string} agentId
  * @property {string | null} parentTurnId
- * @property {{id: string, text: string, attachments: Attachment[], clientTurnId: string | null}} message
+ * @property {TurnMessage} message
  * @property {string} model
  * @property {string | null} mode
  * @property {string | null} modeReason
@@ -58,6 +58,12 @@
  * @property {Record<string, string>} _spoken The messages of child turns since then, with those turns.
  * @property {string[]} _paths The files that it has begun.
  * @property {string | null} _speech The last speech, which the answer repeats.
+ */
+
+/**
+ * The message with which a turn begins. Of a sub-agent's it is the task, or has the messages that were waiting for it, of
+ * which `senders` are agents by their ids, or null for the user; there are none if it begins with the task.
+ * @typedef {{id: string, text: string, attachments: Attachment[], clientTurnId: string | null, senders: (string | null)[]}} TurnMessage
  */
 
 /**
@@ -95,7 +101,7 @@
 
 /** @typedef {Place & {kind: "text", id: string, text: string, complete: boolean, speaker: string | null, citations: any[]}} TextItem */
 /** @typedef {Place & {kind: "thinking", id: string, text: string, startedAt: string | null, endedAt: string | null}} ThinkingItem */
-/** @typedef {Place & {kind: "message", id: string, text: string, attachments: Attachment[]}} MessageItem A message taken into the turn. */
+/** @typedef {Place & {kind: "message", id: string, text: string, attachments: Attachment[], fromAgentId: string | null}} MessageItem A message taken into the turn, of the user or of an agent. */
 /** @typedef {Place & {kind: "request", id: string}} RequestItem Where a request of `requests` was made. */
 /** @typedef {Place & {kind: "turn", id: string, agentId: string}} TurnItem A participant's or an option's turn of `childTurns`. */
 
@@ -171,11 +177,16 @@
  * @property {{code: string, text: string} | null} error
  * @property {string | null} spawnCallId
  * @property {string[]} turnIds
+ * @property {AgentMessage[]} waiting Messages for it that it has not taken: its turn takes them, or the next one begins with
+ *   them, after a retry or another message.
  * @property {number} tokens
  * @property {string} activity
  * @property {string | null} startedAt
  * @property {string | null} endedAt
+ * @property {(string | null)[]} _senders Of the messages with which its next turn begins.
  */
+
+/** @typedef {{id: string, text: string, fromAgentId: string | null, at: string | null}} AgentMessage Of the user, or of an agent. */
 
 /**
  * @typedef {object} Revision

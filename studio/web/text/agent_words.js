@@ -8,3 +8,6 @@ export function agentName(id) {
   const number = /^option-(\d+)$/.exec(id)?.[1];
   return number ? `Option ${number}` : escapeHidden(id);
 }
+
+/** Return the name of who sent a message: an agent, or the person for null. @param {string | null} id */
+export const senderName = (id) => id === null ? "You" : id === "meta" ? "The agent" : agentName(id);

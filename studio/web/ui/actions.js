@@ -23,6 +23,9 @@ const DROP_EDIT = {
 export function makeActions(sessionId, view) {
   const path = (/** @type {string} */ rest) => `api/sessions/${sessionId}/${rest}`;
   const post = (/** @type {string} */ to, body = {}) => api(to, { method: "POST", body });
+  /** Send what can be repeated, once more if the answer is lost. */
+  const postTwice = (/** @type {string} */ to, /** @type {object} */ body) =>
+    post(to, body).catch((error) => error.status === 0 ? post(to, body) : Promise.reject(error));
   const encode = encodeURIComponent;
   const tell = (/** @type {any} */ command) => { view.command.value = { ...command }; };
   const tellMissing = (/** @type {string[]} */ files) => {
@@ -53,11 +56,9 @@ export function makeActions(sessionId, view) {
     cancelAgent: (id) => post(path(`subagents/${encode(id)}/cancel`)),
     /** Have a sub-agent begin anew; if the answer is lost, the same id makes the second request harmless. */
     retryAgent: (id) => {
-      const body = { client_turn_id: newId() };
-      const request = () => post(path(`subagents/${encode(id)}/retry`), body);
-      return request().catch((error) => error.status === 0 ? request() : Promise.reject(error));
+      return postTwice(path(`subagents/${encode(id)}/retry`), { client_turn_id: newId() });
     },
-    messageAgent: (id, text) => post(path(`subagents/${encode(id)}/message`), { text }),
+    messageAgent: (id, text, client_message_id) => postTwice(path(`subagents/${encode(id)}/message`), { text, client_message_id }),
     /** Go on with an option, for which those that still run are stopped. */
     pickOption: async (number) => {
       const isRunning = view.feed.value.state.value.runningTurnId !== null;

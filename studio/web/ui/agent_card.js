@@ -2,16 +2,21 @@
 // A sub-agent in short: what it is to do, how far it is, and what it does now.
 
 import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { newId } from "../state/outbox.js";
 import { attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { senderName } from "../text/agent_words.js";
 import { shortened } from "../text/tool_words.js";
 import { activityOf } from "./activity.js";
 import { Seconds, spanText } from "./clock.js";
 import { Fold, hasSought } from "./fold.js";
 import { RequestLine } from "./request_line.js";
 import { Failure } from "./turn_end.js";
+import { useLimit } from "./use_limit.js";
 
 /** @typedef {import("../state/types.js").Agent} Agent */
+
+const MESSAGES = 10; // that wait, shown at first
 
 const STATUSES = new Map([
   ["running", "works"], ["paused", "paused: out of rounds"], ["completed", "done"], ["failed", "failed"], ["cancelled", "stopped"],
@@ -34,11 +39,24 @@ export function AgentCard({ agent, state, actions, isInPane = false }) {
     </p>
     <p class="task">${shortened(task, 300, escapeHiddenText)}</p>
     ${status === "running" && work && html`<p class="note">${work}</p>`}
+    <${WaitingMessages} agent=${agent} />
     ${agent.error && status !== "cancelled" && html`<${Failure} turn=${{ status: "failed", end: agent.error }} />`}
     ${decided.map((request) => html`<${RequestLine} key=${request.id} id=${`agent/${id}/${request.id}`} request=${request} />`)}
     ${agent.result && html`<${Fold} id=${`agent/${id}/result`} open=${hasSought(agent.result)} summary="Result">${() => html`<div class="text">${escapeHiddenText(agent.result)}</div>`}<//>`}
     <${AgentActions} agent=${agent} actions=${actions} isInPane=${isInPane} />
   </div>`;
+}
+
+/** The messages that the sub-agent has not read. @param {{agent: Agent}} props */
+function WaitingMessages({ agent: { waiting, status } }) {
+  const [shown, more] = useLimit(waiting, MESSAGES, "messages");
+  if (!waiting.length) return null;
+  const isRunning = status === "running";
+  return html`<ul class="unread" aria-label="Messages that are not read yet">
+    ${shown.map(({ id, text, fromAgentId }) => html`<li key=${id}><b>${isRunning ? "Will be read in this turn" : "Not read"}</b>${" "}
+      ${fromAgentId !== null && `${senderName(fromAgentId)}: `}${shortened(text, 300, escapeHiddenText)}</li>`)}
+  </ul>${more}
+  ${!isRunning && html`<p class="note">A retry reads ${waiting.length === 1 ? "it" : "them"}, and so does the next message.</p>`}`;
 }
 
 /** Return what a sub-agent does, else what it reported last, unless that is its task. @param {Agent} agent @param {any} state */
@@ -48,23 +66,37 @@ function workText({ turnIds, activity, task }, { childTurns }) {
   return /^round \d+: /.test(activity) || task.startsWith(activity.replace(/…$/, "")) ? "" : shortened(activity, 200, escapeHiddenText);
 }
 
-/** What is typed for sub-agents and not sent, by id: a card goes when it is scrolled away. @type {Map<string, string>} */
+/**
+ * What is typed for sub-agents and not sent, by session and id: a card goes when it is scrolled away. Each text has an id,
+ * so that it is one message however often it is sent.
+ * @type {Map<string, {text: string, messageId: string}>}
+ */
 const unsent = new Map();
 
 function AgentActions({ agent: { id, status }, actions, isInPane }) {
-  const [isWriting, setWriting] = useState(unsent.has(id));
+  const key = `${actions.sessionId} ${id}`;
+  const [isWriting, setWriting] = useState(unsent.has(key));
   const field = useRef(/** @type {any} */ (null));
   const opener = useRef(/** @type {any} */ (null));
-  useLayoutEffect(() => { if (isWriting && !unsent.has(id)) field.current?.focus(); }, [isWriting]);
+  useLayoutEffect(() => { if (isWriting && !unsent.has(key)) field.current?.focus(); }, [isWriting]);
   const button = (label, action) => html`<button type="button" class="quiet" onClick=${() => attempt(action)}>${label}</button>`;
+  const keepTyped = (/** @type {string} */ text) => {
+    const before = unsent.get(key);
+    const typed = before?.text === text ? before : { text, messageId: newId() };
+    unsent.set(key, typed);
+    return typed;
+  };
   const send = (event) => {
     event.preventDefault();
-    const text = new FormData(event.currentTarget).get("text");
-    if (!String(text).trim()) return;
+    const typed = keepTyped(field.current.value);
+    if (!typed.text.trim()) return;
     attempt(async () => {
-      await actions.messageAgent(id, String(text));
-      unsent.delete(id);
+      await actions.messageAgent(id, typed.text, typed.messageId);
+      if (unsent.get(key) !== typed) return; // it was sent twice, or more is typed meanwhile
+      const hadFocus = document.activeElement === field.current;
+      unsent.delete(key);
       setWriting(false);
+      if (hadFocus) opener.current?.focus();
     });
   };
   const onKeyDown = (event) => {
@@ -79,7 +111,7 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
     <button type="button" class="quiet" ref=${opener} aria-expanded=${isWriting} onClick=${() => setWriting(!isWriting)}>Message</button>
   </p>
   ${isWriting && html`<form class="agent-message" onSubmit=${send} onKeyDown=${onKeyDown}>
-    <input name="text" ref=${field} defaultValue=${unsent.get(id) ?? ""} onInput=${({ target }) => { unsent.set(id, target.value); }} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off" />
+    <input name="text" ref=${field} defaultValue=${unsent.get(key)?.text ?? ""} onInput=${({ target }) => { keepTyped(target.value); }} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off" />
     <button>Send to ${escapeHidden(id)}</button>
   </form>`}`;
 }

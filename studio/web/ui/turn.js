@@ -8,6 +8,7 @@ import { optionOf, precedes, turnById } from "../state/reducer.js";
 import { fileText, rewoundFiles } from "../state/rewinds.js";
 import { SHORTLY, attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { senderName } from "../text/agent_words.js";
 import { sentence } from "../text/tool_words.js";
 import { activityOf } from "./activity.js";
 import { AgentCard } from "./agent_card.js";
@@ -65,12 +66,12 @@ function isSame(before, row) {
   return before.kind === row.kind;
 }
 
-function UserMessage({ owner, message, state, actions }) {
+function UserMessage({ owner, message, actions }) {
   const isTask = owner.parentTurnId !== null; // of an agent below, which no one can edit
-  const isYours = !isTask || isFromPerson(state.peek(), owner);
+  const from = isTask && message.senders.length === 0 ? "Task" : sendersText(message.senders);
   return html`<div class="user">
     <div class="row-head">
-      <h2 tabindex="-1">${isYours ? "You" : "Task"}<span class="hidden-text">: ${turnLabel(owner)}</span></h2>
+      <h2 tabindex="-1">${from}<span class="hidden-text">: ${turnLabel(owner)}</span></h2>
       <span class="note">${timeOfDay(owner.startedAt)}</span>
       <span class="row-actions">
         ${owner.mode && owner.mode !== "agent" && html`<span class="mode note" title=${escapeHidden(owner.modeReason ?? "")}>${modeText(owner)}</span>`}
@@ -81,12 +82,8 @@ function UserMessage({ owner, message, state, actions }) {
   </div>`;
 }
 
-/** Return whether a turn of a sub-agent began with a message that no agent sent. */
-function isFromPerson({ agents, turns, childTurns }, { agentId, message: { text } }) {
-  const isSent = (item) => item.kind === "call" && item.name === "message_subagent" && item.args.text === text;
-  return agents[agentId] !== undefined && agents[agentId].task !== text
-    && ![...turns, ...Object.values(childTurns)].some(({ items }) => items.some(isSent));
-}
+/** Return who sent the messages with which a turn begins, none for a message of the person. @param {(string | null)[]} senders */
+const sendersText = (senders) => [...new Set(senders)].map(senderName).join(", ") || "You";
 
 function Sent({ text, files }) {
   return html`<div class="text">${escapeHiddenText(text || (files.length ? "" : "(without a message)"))}</div>
@@ -99,7 +96,7 @@ const modeText = ({ mode, modeReason }) =>
 
 function Steered({ item }) {
   return html`<div class="user">
-    <div class="row-head"><h3>You, into this turn</h3></div>
+    <div class="row-head"><h3>${senderName(item.fromAgentId)}, into this turn</h3></div>
     <${Sent} text=${item.text} files=${item.attachments} />
   </div>`;
 }
