@@ -553,7 +553,7 @@ async def test_a_first_message_whose_session_was_made_without_an_answer_makes_no
         await tab.evaluate(NO_CREATION)
         await write(tab, "Good evening")
         await click(tab, "Send")
-        await tab.wait_for(f"{text_of('#attachment-error')} === 'The studio does not answer.'")
+        await tab.wait_for(f"window.isLost && {INPUT} === 'Good evening'")
         await tab.evaluate("window.fetch = window.request; location.hash = '#/settings/page'")
         await tab.wait_for("!document.getElementById('input')")
         await tab.evaluate("location.hash = '#/new'")
@@ -585,8 +585,9 @@ LOST_CREATION = """{
 NO_CREATION = """{
     window.request = window.fetch;
     window.fetch = (url, options) => {
-        if (options?.method === 'POST' && /api\\/sessions$/.test(url)) throw new TypeError("nobody answers");
-        return window.request(url, options);
+        if (options?.method !== 'POST' || !/api\\/sessions$/.test(url)) return window.request(url, options);
+        window.isLost = true;
+        throw new TypeError("nobody answers");
     };
 }"""
 

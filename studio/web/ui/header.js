@@ -19,7 +19,7 @@ import { ActivityText } from "./status.js";
 const MAX_NAME_CHARS = 200;
 
 /** The modes beside the pane, where they are not as short otherwise. @type {Record<string, string>} */
-const SHORTEST = { accept_edits: "Asks less", auto: "Asks least" };
+const SHORTEST = { accept_edits: "Asks less" };
 
 /** @param {{session: any, state: any, actions: any}} props */
 export function Header({ session: shown, state, actions }) {
