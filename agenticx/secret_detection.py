@@ -201,7 +201,8 @@ _MIXED_FILE_NAMES = """
     config .gitconfig .gitmodules .hgrc hgrc pip.conf .condarc .curlrc .wgetrc .muttrc nuget.config settings.xml
     muttrc redis.conf profiles.yml jupyter_server_config.json mcp.json .mcp.json claude_desktop_config.json .bashrc
     .bash_aliases .bash_profile .profile .zprofile .zshenv .zshrc config.fish .aider.conf.yml gradle.properties
-    auth.json parameters.yml parameters.yaml database.yml web.config appsettings*.json *secret*$ *passw*$
+    auth.json parameters.yml parameters.yaml database.yml web.config appsettings*.json application*.yml
+    application*.yaml application*.properties bootstrap.yml bootstrap.yaml bootstrap.properties *secret*$ *passw*$
     *credential*$ *apikey*$ *api?key*$ my.cnf configuration.php settings.php settings.local.php config.inc.php
     localsettings.php local_settings.py
 """
@@ -211,8 +212,7 @@ _SETTINGS_FILE_NAMES = """
     env env.sh *setenv.sh key.json keys.json +config.json +config.yaml +config.yml +config.toml +config.ini
     config.php config.py config.js config.ts config.rb *.local.json default.json production.json development.json
     staging.json settings*.py settings.json settings.toml settings.yaml settings.yml settings.ini local_settings*.py
-    app.config application*.yml application*.yaml application*.properties application.conf bootstrap.yml
-    bootstrap.yaml bootstrap.properties *local.properties docker-compose*.yml docker-compose*.yaml compose*.yml
+    app.config application.conf *local.properties docker-compose*.yml docker-compose*.yaml compose*.yml
     compose*.yaml dockerfile values*.yaml values*.yml .gitlab-ci.yml .travis.yml inventory.ini hosts.ini +vars.yml
     +vars.yaml alembic.ini env.json env.yaml env.yml gcp-*.json gcp_*.json *token*$ *oauth*$ *account*.json
 """

@@ -85,6 +85,7 @@ _PATCHES = frozenset(
     {"-p", "-u", "--patch", "-U", "--unified", "--patch-with-stat", "--patch-with-raw", "--word-diff", "--color-words"}
     | {"-W", "--function-context", "--binary", "-c", "--cc", "-m"}
 )
+_PICKAXES = frozenset({"-S", "-G"})
 _DIFF = """
     -p -u --patch -s --no-patch -U: --unified= --patch-with-stat --patch-with-raw --raw --minimal --patience --histogram
     --diff-algorithm= --stat[=] --compact-summary --numstat --shortstat --summary --dirstat[=] -z --name-only
@@ -341,6 +342,8 @@ _REFERENCES = frozenset({"--all", "--branches", "--tags", "--remotes", "--reflog
 def _shows_contents(name: str, subcommand: _Subcommand, options: frozenset[str]) -> bool:
     if name == "cat-file":
         return "-p" in options
+    if subcommand.shows != "never" and not options.isdisjoint(_PICKAXES):
+        return True  # it says which commits, and files, have a text
     match subcommand.shows:
         case "always":
             return True

@@ -197,6 +197,8 @@ CREDENTIALS = {
     "db-password-old.yaml": "password: hunter22",
     "config.json": '{"key": "ghp_hunter22hunter22hunter22hunter22hunter"}',
     "application.yml": "url: postgres://app:hunter22@db:5432/app",
+    "application-prod.properties": "spring.datasource.password=hunter22",
+    "config/database.yml": "production:\n  password: hunter22",
     "local.properties": "hunter.key=AKIAIOSFODNN7HUNTER2",
     "docker-compose.yml": "  - KEY=sk-proj-hunter22hunter22HUNTER22",
     "config.php": "$slack = 'xoxb-012345678901-hunter22';",
