@@ -15,7 +15,17 @@ from agenticx import builtin_tools
 from agenticx.llms import ScriptedModel
 from agenticx.testing import call, hang, stall_after
 from tests.support.server.chromium import CHROMIUM, Tab
-from tests.support.server.page import SHOWN, STOPPED, click, enter, fill, send_message, text_of
+from tests.support.server.page import (
+    SHOWN,
+    STOPPED,
+    click,
+    enter,
+    fill,
+    press_button,
+    send_message,
+    text_of,
+    wait_for_focus,
+)
 from tests.support.server.running_studio import StudioMaker
 from tests.support.timeouts import PATIENCE
 
@@ -348,12 +358,14 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         await tab.evaluate("document.getElementById('pane').focus()")
         await tab.press("2")
         (word,) = await tab.wait_for(f"{answers}.length === 1 && {answers}")
-        await click(tab, "Use this one", PANE)
+        await press_button(tab, "Use this one", PANE)
         await tab.wait_for(f"{text_of('#artifacts .option-state')} === 'scripted: done, picked.'")
+        await wait_for_focus(tab, "#pane .option-state")
         assert await tab.evaluate(answers) == [word]
         listed = "[...document.querySelectorAll('.card.option summary')].map((one) => one.innerText)"
         await tab.wait_for(f"{listed}.join() === 'Option 1 · scripted · done,Option 2 · scripted · done · picked'")
-        await click(tab, "Use this one", "document.getElementById('log')")  # picking again takes the place of the first
+        await press_button(tab, "Use this one", "document.getElementById('log')")  # this takes the place of the first
+        await wait_for_focus(tab, ".card.option", "Option 1")
         changed = ["Option 1 · scripted · done · picked", "Option 2 · scripted · done"]
         await tab.wait_for(f"{listed}.join() === {','.join(changed)!r}")
         tabs = f"[...({PANE}?.querySelectorAll('.options button') ?? [])].map((one) => one.innerText).join()"
@@ -394,8 +406,9 @@ async def test_an_option_is_picked_while_another_is_written(make_studio: StudioM
         await tab.wait_for(f"{box}.scrollTop > 0 && {box}.scrollHeight - {box}.scrollTop - {box}.clientHeight <= 24")
         labels = await tab.evaluate(f"[...{PANE}.querySelectorAll('.document')].map((one) => one.ariaLabel)")
         assert labels == ["Answer of Option 1", "Answer of Option 2"]
-        await click(tab, "Use this one", f"{PANE}.querySelectorAll('.grid-item')[{done}]")
+        await press_button(tab, "Use this one", f"{PANE}.querySelectorAll('.grid-item')[{done}]")
         await tab.wait_for(f"{SHOWN}.includes('Option {done + 1} goes on.') && {STOPPED}")
+        await wait_for_focus(tab, "#pane")
         await tab.wait_for(f"{text_of('#artifacts')}.includes('done, picked')")
         await tab.evaluate(f"{PANE}.querySelector('.options button').click()")  # all of them again
         await tab.wait_for(f"{states}[{done}] === 'done, picked' && {states}[{1 - done}] === 'stopped'")

@@ -66,6 +66,13 @@ async def test_what_is_typed_answers_no_decision_that_the_focus_was_moved_to(
         assert await tab.evaluate("window.focusedAtOnce") is True
         await tab.press("x")  # no answer: what was meant for the box
         assert await tab.evaluate(INPUT) == "add, do not stop?dasx"
+        await tab.block("*/api/confirms/*")
+        await tab.evaluate(f"{DECISION}.querySelector('.deny').focus()")
+        await tab.press("Enter")
+        await tab.wait_for(
+            f"{DECISION}.querySelector('[role=alert]') && {FOCUSED}"
+        )  # the button was disabled meanwhile
+        await tab.block()
         await tab.press("F2")
         await tab.press("d")
         await tab.wait_for(NO_DECISION)

@@ -125,6 +125,7 @@ RENDER = """
     (async () => {
         const { html, render } = await import("/assets/vendor/preact.js");
         const { MarkdownView } = await import("/assets/ui/markdown_view.js");
+        await import("/assets/ui/lost_focus.js");
         window.box = document.body.appendChild(document.createElement("article"));
         window.show = (text, complete) => render(html`<${MarkdownView} text=${text} complete=${complete} />`, box);
     })()

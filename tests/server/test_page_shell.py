@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from agenticx import UserMessage, builtin_tools
+from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
-from agenticx.testing import call, hang, say
+from agenticx.testing import call, fail, hang, say
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.conversations import messages, run_turn
 from tests.support.server.page import (
     DECISION,
     INPUT,
     LOG,
+    PARTS_LOADED,
     STOPPED,
     TITLE,
     add_files,
@@ -27,9 +29,11 @@ from tests.support.server.page import (
     field,
     file_parts,
     fill,
+    press_button,
     send_message,
     stop_by_keys,
     text_of,
+    wait_for_focus,
     write,
 )
 from tests.support.server.running_studio import RunningStudio, StudioMaker
@@ -417,6 +421,75 @@ async def test_keys_find_sessions_and_stop_the_turn(make_studio: StudioMaker, ta
         await tab.wait_for("document.getElementById('keys')?.open")
         assert await tab.evaluate(SEND_KEY) == "Enter Send; Shift+Enter breaks the line"
         assert tab.errors == []
+
+
+@pytest.mark.ci_lane
+@pytest.mark.shares_secrets
+async def test_the_focus_moves_beside_a_button_that_goes_away(make_studio: StudioMaker, tab: Tab) -> None:
+    replies = [[say("so"), hang()], [say("then"), hang()], [fail(ModelError("no", code="provider.auth"))], "Done."]
+    async with make_studio(ScriptedModel(replies), tools=builtin_tools(), permission_mode="auto") as studio:
+        rules = [{"decision": "deny", "tool": "edit", "path": f"{name}/**", "scope": "user"} for name in "ab"]
+        assert (await studio.client.put("/api/permissions", json={"rules": rules})).is_success
+        await enter(tab, studio, f"#/s/{await studio.session()}")
+        await tab.wait_for(PARTS_LOADED)
+        await press_button(tab, "Ask before changes again")
+        await wait_for_focus(tab, "#input")
+        await tab.wait_for("!document.getElementById('auto-warning')")
+        await add_files(tab, "picked", ("a.txt", "['a']"), ("b.txt", "['b']"))
+        await tab.wait_for("document.querySelectorAll('#attached li').length === 2")
+        await press_button(tab, "Remove a.txt")
+        await wait_for_focus(tab, "#attached li", "b.txt")
+        await press_button(tab, "Remove b.txt")
+        await wait_for_focus(tab, "#input")
+        await send_message(tab, "go")
+        await tab.wait_for(f"{LOG}.includes('so')")
+        for number in range(3):
+            await send_message(tab, f"message {number}")
+            await tab.wait_for(f"{button('Remove', f'{QUEUED}[{number}]')} && true")
+        await press_button(tab, "Remove", f"{QUEUED}[0]")
+        await wait_for_focus(tab, "#queued li", "message 1")
+        await press_button(tab, "Send now", f"{QUEUED}[0]")
+        await wait_for_focus(tab, "#queued li", "Will be read in this turn")
+        await press_button(tab, "Remove", f"{QUEUED}[0]")
+        await wait_for_focus(tab, "#queued li", "message 2")
+        await press_button(tab, "Remove", f"{QUEUED}[0]")
+        await wait_for_focus(tab, "#input")
+        await press_button(tab, "Stop")
+        await wait_for_focus(tab, "#input")
+        await press_button(tab, "Continue")
+        await tab.wait_for(f"{LOG}.includes('then')")
+        await wait_for_focus(tab, "#input")
+        await press_button(tab, "Stop")
+        await tab.wait_for(STOPPED)
+        await press_button(tab, "Continue")
+        await tab.wait_for(f"{LOG}.includes('did not accept the key')")
+        await press_button(tab, "Try again")
+        await tab.wait_for(f"{LOG}.includes('Done.')")
+        await wait_for_focus(tab, "#input")
+        await tab.evaluate("document.getElementById('log').focus()")
+        await tab.press("x")  # what is typed where it has no meaning, is a message
+        await tab.wait_for(f"{INPUT} === 'x'")
+
+        await tab.resize(390, 800)
+        await press_button(tab, "Sessions")
+        await wait_for_focus(tab, "[aria-current=page]")
+        await tab.press("Enter")
+        await wait_for_focus(tab, "#input")
+        await tab.resize(900, 800)
+        await press_button(tab, "Show the sessions")
+        await wait_for_focus(tab, ".collapse")
+        await tab.press("Escape")
+        await wait_for_focus(tab, ".expand")
+
+        await tab.evaluate("location.hash = '#/settings/rules'")
+        await press_button(tab, "Revoke", "document.querySelector('#rule-list')")
+        await wait_for_focus(tab, "#rule-list li", "b/**")
+        await press_button(tab, "Revoke", "document.querySelector('#rule-list')")
+        await wait_for_focus(tab, "#rule-list li", "No rules hold here.")
+        assert tab.errors == []
+
+
+QUEUED = "document.querySelectorAll('#queued li')"
 
 
 async def test_stop_appears_beside_send_and_f6_goes_through_all_parts(make_studio: StudioMaker, tab: Tab) -> None:

@@ -1,14 +1,12 @@
 // @ts-check
 // Closing the list of sessions that is shown in place of its rail: by a button, Escape, or a click beside it.
 
-import { html, useEffect, useRef } from "../vendor/preact.js";
+import { html, useLayoutEffect } from "../vendor/preact.js";
 import { go, sessionPath } from "../state/route.js";
 import { current, words } from "../state/studio.js";
 
 export function CloseList() {
-  const button = useRef(/** @type {HTMLElement|null} */ (null));
-  useEffect(() => {
-    if (isFocusLost()) button.current?.focus(); // it was on the button of the rail
+  useLayoutEffect(() => { // before the next key
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
       if (/** @type {Element} */ (event.target).id === "find" && words.value) return; // the browser removes the words
@@ -24,18 +22,10 @@ export function CloseList() {
     return () => {
       document.removeEventListener("keydown", onKey);
       document.removeEventListener("click", onClick);
-      requestAnimationFrame(() => { // once the rail is seen
-        if (isFocusLost()) /** @type {HTMLElement|null} */ (document.querySelector(".rail .expand"))?.focus();
-      });
     };
   }, []);
-  return html`<button type="button" class="quiet collapse" ref=${button} aria-label="Hide the sessions" onClick=${close}>☰</button>`;
+  return html`<button type="button" class="quiet collapse" aria-label="Hide the sessions" onClick=${close}>☰</button>`;
 }
 
 /** Show the session again that was shown before the list. */
 const close = () => go(current.value ? sessionPath(current.value.id) : "#/new", { replace: true });
-
-function isFocusLost() {
-  const { activeElement } = document;
-  return !activeElement || activeElement === document.body || !activeElement.checkVisibility();
-}

@@ -12,6 +12,7 @@ import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
 import { Header } from "./header.js";
 import { Log } from "./log.js";
+import "./lost_focus.js"; // listens in the whole page
 import { closeUnused, isBeside, openByItself, openPane, openTab } from "./pane.js";
 import { Announcements } from "./status.js";
 

@@ -2,7 +2,7 @@
 
 import { signal, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { openFinder } from "../state/finder.js";
-import { isField, wantedDecision } from "../state/input.js";
+import { isField, isTyped, wantedDecision } from "../state/input.js";
 import { canStop } from "../state/requests.js";
 import { go, sessionPath } from "../state/route.js";
 import { SHORTLY, attempt, current, showStatus, waiting } from "../state/studio.js";
@@ -44,6 +44,7 @@ function actionOf(event, view, lastEscape) {
   if (event.altKey && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
     return () => { view.command.value = { name: "turn", step: event.key === "ArrowUp" ? -1 : 1 }; };
   }
+  if (isTyped(event) && event.target.matches?.("body, #log, main [tabindex='-1']:not(.dock *, button)")) document.getElementById("input")?.focus(); // the character follows
   return isEscape && (!isField(event.target) || event.target.closest("#composer")) ? () => stop(view, lastEscape) : undefined;
 }
 

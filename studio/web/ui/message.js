@@ -11,10 +11,6 @@ export function Message({ place }) {
   const seen = isNarrow.value && route.value.name === "sessions" ? "sessions" : isOnTop() ? "pane" : "main";
   if (place !== seen) return null;
   const text = status.value;
-  const dismiss = () => {
-    showStatus("");
-    document.getElementById(place === "pane" ? "pane" : "input")?.focus({ preventScroll: true });
-  };
   return html`<div class=${text ? "message-bar" : ""}><p id="message" role="status">${text}</p>${text
-    && html`<button type="button" class="quiet" aria-label="Dismiss the message" onClick=${dismiss}>✕</button>`}</div>`;
+    && html`<button type="button" class="quiet" aria-label="Dismiss the message" onClick=${() => showStatus("")}>✕</button>`}</div>`;
 }

@@ -17,12 +17,9 @@ export function useLimit(items, limit, noun, owner = items) {
   const left = items.length - count;
   if (left <= 0) return [items, null];
   const next = Math.min(left, count);
-  return [items.slice(0, count), html`<button type="button" class="quiet show-more" onClick=${({ currentTarget }) => {
+  return [items.slice(0, count), html`<button type="button" class="quiet show-more" onClick=${() => {
     setCount(count + next);
     chosen.set(owner, count + next);
-    if (document.activeElement !== currentTarget) return;
-    const list = currentTarget.previousElementSibling; // takes the focus once there is no button any more
-    requestAnimationFrame(() => { if (document.activeElement === document.body) list?.focus({ preventScroll: true }); });
   }}>
     Show ${next.toLocaleString("en")} more ${noun}${left > next && ` (${left.toLocaleString("en")} left)`}</button>`];
 }

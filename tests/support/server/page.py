@@ -30,10 +30,12 @@ __all__ = [
     "fill",
     "find_words",
     "open_session",
+    "press_button",
     "send_and_be_asked",
     "send_message",
     "stop_by_keys",
     "text_of",
+    "wait_for_focus",
     "write",
 ]
 
@@ -135,6 +137,18 @@ async def find_words(tab: Tab, words: str) -> None:
 async def click(tab: Tab, name: str, within: str = "document") -> None:
     """Wait for a button or link that can be pressed and click on it; those of a new question cannot at once."""
     await _wait_and(tab, "e.click()", button(name, within))
+
+
+async def press_button(tab: Tab, name: str, within: str = "document") -> None:
+    """Press a button or link with the keyboard."""
+    await tab.wait_for(f"((e) => {{ e?.focus(); return e && document.activeElement === e; }})({button(name, within)})")
+    await tab.press("Enter")
+
+
+async def wait_for_focus(tab: Tab, selector: str, text: str = "") -> None:
+    """Wait until the focus is at an element with a text."""
+    active = "document.activeElement"
+    await tab.wait_for(f"{active}.matches({selector!r}) && {active}.innerText.includes({text!r})")
 
 
 async def check(tab: Tab, label: str, within: str = "document") -> None:
