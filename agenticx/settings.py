@@ -131,7 +131,7 @@ class Settings(BaseModel):
     embedding_model: str | None = Field(
         None,
         description="Model that finds notes by meaning, such as ollama:nomic-embed-text (unset: notes are found by"
-        " words); needs agenticx-studio[embeddings].",
+        " words); needs the extra embeddings.",
     )
     image_model: str | None = Field(
         None,
@@ -260,7 +260,7 @@ class Settings(BaseModel):
         None,
         repr=False,  # it may hold a password
         description="Database of sessions and events: sqlite:///PATH, or postgresql://USER@HOST/DATABASE, which needs"
-        " agenticx-studio[postgres] (several, separated by spaces, share the sessions); unset: sessions.db in home.",
+        " the extra postgres (several, separated by spaces, share the sessions); unset: sessions.db in home.",
     )
     store_poll: Annotated[bool, switch()] = Field(
         False,

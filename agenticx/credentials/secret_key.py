@@ -41,7 +41,10 @@ class SecretKey:
             from cryptography.exceptions import InvalidTag  # of an extra
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as exc:
-            raise SettingsError("AGX_SECRET_FILE needs an extra: pip install 'agenticx-studio[postgres]'") from exc
+            raise SettingsError(
+                "AGX_SECRET_FILE needs the extra `postgres`: install it, for example by pip install '.[postgres]' in"
+                " the folder of AgenticX"
+            ) from exc
         self._cipher = AESGCM(key)
         self._invalid_tag = InvalidTag
 

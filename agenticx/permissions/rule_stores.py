@@ -350,6 +350,6 @@ def refuse_unused_file(home: Path) -> None:
         raise SettingsError(f"the workers of a database have their rules about calls in it, and {exc}") from exc
     if rules:
         raise SettingsError(
-            f"{str(file)!r} has rules about calls, which would not hold: AGX_STORE_URL names a database, in which its"
+            f"{str(file)!r} has rules about calls, which would not hold: the store is a database, in which its"
             f" workers have them; `agx permissions import {shlex.quote(str(file))}` moves them there"
         )

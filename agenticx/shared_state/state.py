@@ -58,7 +58,7 @@ class SharedState:
         """The key of AGX_SECRET_FILE; raises `SettingsError` if that is not set."""
         if self._secret is None:
             raise SettingsError(
-                "AGX_STORE_URL names a database that several workers share, in which their token, keys of providers and"
+                "the store is a database that several workers share, in which their token, keys of providers and"
                 " memory are encrypted: set AGX_SECRET_FILE to a file with the same key on each worker, which"
                 f" {KEY_COMMAND} makes (with the same AGX_TOKEN_FILE on each worker there is no need to, but no key or"
                 " memory is stored)"

@@ -120,7 +120,8 @@ def _read_proxy(variable: str, text: str) -> Proxy:
         raise ValueError(f"{variable} is {shown!r}; a proxy begins with {expected} and has a host")
     if url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise ValueError(
-            f"{variable} is {shown!r}, and SOCKS needs the extra `socks`: pip install 'agenticx-studio[socks]'"
+            f"{variable} is {shown!r}, and SOCKS needs the extra `socks`: install it, for example by pip install"
+            " '.[socks]' in the folder of AgenticX"
         )
     if not url.userinfo:
         return Proxy(variable, shown, shown)

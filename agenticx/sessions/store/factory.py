@@ -161,7 +161,8 @@ def _naming_extra() -> Generator[None]:
         yield
     except ImportError as exc:
         raise SettingsError(
-            "AGX_STORE_URL names PostgreSQL, for which packages are missing: pip install 'agenticx-studio[postgres]'"
+            "the URL of the store names PostgreSQL, for which packages are missing: install the extra `postgres`, for"
+            " example by pip install '.[postgres]' in the folder of AgenticX"
         ) from exc
 
 
@@ -302,11 +303,11 @@ def database_path(settings: Settings) -> Path:
     Raises `SettingsError` for a store that has no file, and for a path that cannot be resolved.
     """
     if settings.postgres_urls:
-        raise SettingsError("AGX_STORE_URL names PostgreSQL: there is no file; this is about sqlite:///PATH")
+        raise SettingsError("the URL of the store names PostgreSQL: there is no file; this is about sqlite:///PATH")
     url = settings.store_url
     if url is None:
         return _resolve(settings.home / _FILE_NAME, "AGX_HOME")
-    return _resolve(Path(url.removeprefix(_SQLITE)), "AGX_STORE_URL")
+    return _resolve(Path(url.removeprefix(_SQLITE)), "the URL of the store")
 
 
 def _blobs(settings: Settings) -> BlobFolder:
@@ -321,7 +322,10 @@ def absolute_url(url: str) -> str:
     except ValueError as exc:  # the message does not show the URL
         raise SettingsError(f"the URL of a store {exc}") from None
     path = url.removeprefix(_SQLITE)
-    if path in ("", url):
+    if not path or (path == url and url.startswith("sqlite:")):
+        problem = "the path is missing" if not path else "three slashes are before the path"
+        raise SettingsError(f"the URL of a store in a file is {_SQLITE}PATH, such as {_SQLITE}chat.db: {problem}")
+    if path == url:
         scheme, separator, _ = url.partition("://")  # the rest may hold a password
         given = f"one of {scheme!r}" if separator else "a path alone"
         raise SettingsError(

@@ -66,20 +66,21 @@ def shard_list_problem(stored: Sequence[ListedDatabase], given: Sequence[ListedD
     stored_ids, given_ids = ([database.log_id for database in each] for each in (stored, given))
     twice = [database.name for database in given if given_ids.count(database.log_id) > 1]
     if twice:
-        return f"AGX_STORE_URL names one database more than once: {' and '.join(twice)}"
+        return f"the URL of the store names one database more than once: {' and '.join(twice)}"
     if stored_ids == given_ids:
         return None
     names = {database.log_id: database.name for database in (*stored, *given)}
     old = " ".join(names[log_id] for log_id in stored_ids)
     if set(stored_ids) == set(given_ids):
         return (
-            f'AGX_STORE_URL names its databases in another order than their sessions were stored in: set it to "{old}"'
+            "the URL of the store names its databases in another order than their sessions were stored in: set it to"
+            f' "{old}"'
         )
     new = " ".join(names[log_id] for log_id in given_ids)
     return (
-        f'AGX_STORE_URL names "{new}", but sessions are stored in "{old}" as one list: set it to that list again, or'
-        f' copy the sessions to a list of new, empty databases, agx store copy "{old}" "NEW URLS", and set it to that'
-        " (each URL with its user and password)"
+        f'the URL of the store names "{new}", but sessions are stored in "{old}" as one list: set it to that list'
+        f' again, or copy the sessions to a list of new, empty databases, agx store copy "{old}" "NEW URLS", and set'
+        " it to that (each URL with its user and password)"
     )
 
 

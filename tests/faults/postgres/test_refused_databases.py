@@ -74,7 +74,7 @@ async def test_a_newer_schema_and_the_tables_of_another_program_are_refused(post
     await postgres.sql("CREATE TABLE invoice (number int)", database_of(url))
     assert await refusal(url) == (
         StoreError,
-        "SERVER has tables of another program; name an empty database in AGX_STORE_URL",
+        "SERVER has tables of another program; name an empty database in the URL of the store",
     )
     tables = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
     assert await postgres.sql(tables, database_of(url)) == "invoice"
@@ -85,18 +85,18 @@ async def test_an_unknown_database_or_user_and_a_wrong_password_are_refused() ->
     async with cluster(in_memory=True) as server:
         assert await refusal(server.url("nowhere")) == (
             SettingsError,
-            'AGX_STORE_URL: SERVER refuses: database "nowhere" does not exist',
+            'the URL of the store is refused by SERVER: database "nowhere" does not exist',
         )
         assert await refusal(server.url().replace("agx@", "nobody@")) == (
             SettingsError,
-            'AGX_STORE_URL: SERVER refuses: role "nobody" does not exist',
+            'the URL of the store is refused by SERVER: role "nobody" does not exist',
         )
         await server.sql("CREATE ROLE guest LOGIN PASSWORD 'right'")
         (server.data / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
         await server.sql("SELECT pg_reload_conf()")
         error, sentence = await refusal(server.url().replace("agx@", "guest:wrong-one@"))
         assert error is SettingsError
-        assert sentence == 'AGX_STORE_URL: SERVER refuses: password authentication failed for user "guest"'
+        assert sentence == 'the URL of the store is refused by SERVER: password authentication failed for user "guest"'
 
 
 async def test_a_database_that_can_only_be_read_is_refused_at_once(postgres: Cluster) -> None:

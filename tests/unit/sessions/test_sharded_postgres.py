@@ -104,7 +104,7 @@ async def test_servers_are_used_in_the_list_that_they_were_first_used_in(postgre
     await check_shard_list([a, b])
     await check_shard_list([a, b])
     for refused in ([b, a], [a], [a, b, c], [c, c]):
-        with pytest.raises(SettingsError, match="AGX_STORE_URL names"):
+        with pytest.raises(SettingsError, match="the URL of the store names"):
             await check_shard_list(refused)
     assert (await c[1].read()).text is None
     await check_shard_list([c])

@@ -286,20 +286,21 @@ A, B, C = (ListedDatabase(f"log_{name}", f"postgresql://{name}/agx") for name in
         (
             [A, B],
             [B, A],
-            "AGX_STORE_URL names its databases in another order than their sessions were stored in: set it to"
+            "the URL of the store names its databases in another order than their sessions were stored in: set it to"
             ' "postgresql://a/agx postgresql://b/agx"',
         ),
         (
             [A],
             [A, B],
-            'AGX_STORE_URL names "postgresql://a/agx postgresql://b/agx", but sessions are stored in "postgresql://a/agx"'
-            " as one list: set it to that list again, or copy the sessions to a list of new, empty databases,"
-            ' agx store copy "postgresql://a/agx" "NEW URLS", and set it to that (each URL with its user and password)',
+            'the URL of the store names "postgresql://a/agx postgresql://b/agx", but sessions are stored in'
+            ' "postgresql://a/agx" as one list: set it to that list again, or copy the sessions to a list of new,'
+            ' empty databases, agx store copy "postgresql://a/agx" "NEW URLS", and set it to that (each URL with its'
+            " user and password)",
         ),
         (
             [A, B],
             [A, C, A],
-            "AGX_STORE_URL names one database more than once: postgresql://a/agx and postgresql://a/agx",
+            "the URL of the store names one database more than once: postgresql://a/agx and postgresql://a/agx",
         ),
     ],
 )
@@ -329,7 +330,7 @@ async def test_databases_are_used_in_the_list_that_they_were_first_used_in() -> 
     await check_shard_list([a, b])
     await check_shard_list([a, b])
     for refused in ([b, a], [a], [a, b, c], [c, used], [c, c]):
-        with pytest.raises(SettingsError, match="AGX_STORE_URL names"):
+        with pytest.raises(SettingsError, match="the URL of the store names"):
             await check_shard_list(refused)
     assert [(await place.read()).text for _, place in (c, used)] == [None, None]
     await check_shard_list([used])

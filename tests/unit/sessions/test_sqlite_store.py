@@ -393,7 +393,7 @@ async def test_a_database_path_may_have_special_characters(tmp_path: Path, name:
     [
         ("folder", "is a folder, no database"),
         ("pipe", "is no regular file, no database"),
-        ("text", "the file is not a database; name another one in AGX_STORE_URL"),
+        ("text", "the file is not a database; name another one in the URL of the store"),
     ],
 )
 async def test_a_file_that_is_no_database_is_refused_and_no_file_is_created(
@@ -417,8 +417,8 @@ async def test_a_file_that_is_no_database_is_refused_and_no_file_is_created(
     [
         ("sqlite:////", "'/' is a folder, no database"),
         ("sqlite:////dev/null", "'/dev/null' is no regular file, no database"),
-        ("sqlite:///~nobody-here/x.db", "AGX_STORE_URL is not a valid path: "),
-        ("sqlite:///a\0b", "AGX_STORE_URL is not a valid path: "),
+        ("sqlite:///~nobody-here/x.db", "the URL of the store is not a valid path: "),
+        ("sqlite:///a\0b", "the URL of the store is not a valid path: "),
     ],
 )
 async def test_a_url_that_names_no_usable_file_is_refused_with_a_message(url: str, said: str) -> None:

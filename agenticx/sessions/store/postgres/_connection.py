@@ -451,11 +451,11 @@ async def map_errors(name: str) -> AsyncGenerator[None]:
         if state in _TRANSIENT_STATES:
             raise ServerUnavailable(f"{name}: {exc}") from exc
         if state[:2] in ("28", "3D"):  # the user or the password, the database
-            raise SettingsError(f"AGX_STORE_URL: {name} refuses: {exc}") from exc
+            raise SettingsError(f"the URL of the store is refused by {name}: {exc}") from exc
         refusal = _REFUSALS.get(state, StoreError)
         raise refusal(f"{name} refuses: {exc} (SQLSTATE {state})") from exc
     except asyncpg.exceptions.ClientConfigurationError as exc:
-        raise SettingsError(f"AGX_STORE_URL: {exc}") from exc
+        raise SettingsError(f"the URL of the store cannot be used: {exc}") from exc
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as exc:
         if isinstance(exc, ValueError):  # of an argument
             raise StoreError(f"{name} cannot store this: {exc}") from exc

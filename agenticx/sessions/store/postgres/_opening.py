@@ -101,7 +101,7 @@ async def has_tables(connection: PostgresConnection, name: str) -> bool:
     )
     if not meta:
         if others:
-            raise StoreError(f"{name} has tables of another program; name an empty database in AGX_STORE_URL")
+            raise StoreError(f"{name} has tables of another program; name an empty database in the URL of the store")
         return False
     rows = await connection.fetch("SELECT value FROM meta WHERE key = 'version'")
     version = int(rows[0][0]) if rows else 0

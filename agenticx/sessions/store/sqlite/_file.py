@@ -39,9 +39,9 @@ def require_database_file(path: Path) -> None:
         return
     magic, version, application = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
     if magic != _MAGIC:
-        raise StoreError(f"{str(path)!r}: the file is not a database; name another one in AGX_STORE_URL")
+        raise StoreError(f"{str(path)!r}: the file is not a database; name another one in the URL of the store")
     if application != APPLICATION_ID:
-        raise StoreError(f"{str(path)!r} is a database of another program; name another one in AGX_STORE_URL")
+        raise StoreError(f"{str(path)!r} is a database of another program; name another one in the URL of the store")
     if version != SCHEMA_VERSION:
         raise VersionMismatch(path, version)
 
