@@ -314,6 +314,8 @@ class Settings(BaseModel):
     """Names of settings that come from the user file: a project's file overrides them."""
     _without_workspace: Settings | None = PrivateAttr(None)
     """The settings before `in_workspace` applied a project file; None if it applied none."""
+    _from_workspace: frozenset[str] = PrivateAttr(frozenset())
+    """Names of settings that come from a project file."""
 
     def model_post_init(self, context: Any, /) -> None:
         self._from_user_file = context or frozenset()
@@ -334,8 +336,13 @@ class Settings(BaseModel):
             return base
         checked = _validated({"home": (base.home, "home"), **given})
         settings = base.model_copy(update={name: getattr(checked, name) for name in given})
-        settings._without_workspace = base
+        settings._without_workspace, settings._from_workspace = base, frozenset(given)
         return settings
+
+    @property
+    def from_workspace(self) -> Mapping[str, Any]:
+        """The settings that `in_workspace` took from the file of the workspace, with their values."""
+        return {name: getattr(self, name) for name in sorted(self._from_workspace)}
 
     @property
     def private_paths(self) -> tuple[Path, ...]:
@@ -451,7 +458,8 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
         return {}
     except OSError as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        shown = _unreadable_part(path) if isinstance(exc, PermissionError) else path
+        raise SettingsError(f"{shown} cannot be read: {exc.strerror or exc}") from exc
     try:
         values = read_toml(content.decode())
     except ValueError as exc:
@@ -464,6 +472,11 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
             right = f"did you mean {close[0]!r}?" if close else "remove it from that file"
             raise SettingsError(f"{_shortened_repr(name)} in {path} {reason}; {right}")
     return {name: (value, f"{name} in {path}") for name, value in values.items()} | runtime
+
+
+def _unreadable_part(path: Path) -> Path:
+    """Return the first folder on the way to a file that may not be entered, else the file."""
+    return next((folder for folder in reversed(path.parents) if not os.access(folder, os.X_OK)), path)
 
 
 def _runtime_table(values: dict[str, Any], path: Path) -> _GivenSettings:

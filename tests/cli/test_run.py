@@ -76,7 +76,18 @@ def test_a_number_outside_its_range_is_pointed_out_once(agx: Any) -> None:
     (agx.folder / ".agenticx" / "settings.toml").write_text("max_tool_rounds = 1000000\n")
     done = agx("run", "say hi")
     assert (done.returncode, done.stdout) == (0, "hi\n")
-    assert done.stderr == "max_tool_rounds is 1000000; using 120, the nearest from 10 to 120\n"
+    assert done.stderr == (
+        "max_tool_rounds is 1000000; using 120, the nearest from 10 to 120\n"
+        "settings of .agenticx/settings.toml: max_tool_rounds = 120\n"
+    )
+
+
+def test_a_limit_of_the_folder_is_named_where_it_ends_a_call(agx: Any) -> None:
+    (agx.folder / ".agenticx").mkdir()
+    (agx.folder / ".agenticx" / "settings.toml").write_text("tool_timeout_seconds = 0.05\n")
+    done = agx("run", "run sleep 5", "--yes")
+    assert done.stderr.startswith("settings of .agenticx/settings.toml: tool_timeout_seconds = 0.05\n")
+    assert "bash_exec did not finish within 0.05 s (tool_timeout_seconds in .agenticx/" in done.stderr
 
 
 def test_the_prompt_can_come_from_stdin(agx: Any) -> None:

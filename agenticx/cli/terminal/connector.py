@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from agenticx.cli.client.base import Client, SessionInfo, SessionOptions
 from agenticx.cli.client.discovery import (
@@ -25,7 +27,7 @@ from agenticx.cli.client.sharing import SessionSharing
 from agenticx.cli.options import reject_local_options, settings_for, workspace_of
 from agenticx.cli.terminal.event_text import Note, Tone
 from agenticx.cli.terminal.output import Output
-from agenticx.errors import StoreError
+from agenticx.errors import SettingsError, StoreError
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.model_cache import ModelCache
 from agenticx.llms.providers.resolve import default_model_spec, is_offline
@@ -180,6 +182,13 @@ class SessionConnector:
             client.share(sharing)
         self._note("no server has the sessions; this chat stores them and runs the turns itself")
         return client
+
+    def settings_of_workspace(self, workspace: Path) -> Mapping[str, Any]:
+        """Return the settings that the file of a workspace sets, with their values; empty if it cannot be used."""
+        try:
+            return self._settings.in_workspace(workspace).from_workspace
+        except SettingsError:  # the turn reports it
+            return {}
 
     async def take_over(self) -> ServerEndpoint | None:
         """Serve the sessions after the end of the terminal that did, and return the endpoint of this process.

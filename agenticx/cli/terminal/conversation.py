@@ -43,6 +43,7 @@ from agenticx.permissions.verdict import PermissionMode
 from agenticx.runtime import ConfirmAnswer
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.sessions.hub.session_fields import check_folder
+from agenticx.settings import PROJECT_FILE
 from agenticx.similar_names import similar_name
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
@@ -204,7 +205,10 @@ class TerminalConversation:
             remember_last_session(self.home, session.id)
 
     def show_instructions(self) -> None:
-        """Show the names of the files whose instructions the model gets, if there are any."""
+        """Show which settings the file of the workspace sets, and the files whose instructions the model gets."""
+        if given := self.connector.settings_of_workspace(self.workspace):
+            values = ", ".join(f"{name} = {value}" for name, value in given.items())
+            self.output.show_note(Note(f"settings of {PROJECT_FILE}: {values}"))
         if names := agents_file_names(self.workspace, [self.home]):
             self.output.show_note(Note(f"instructions: {', '.join(names)}"))
 

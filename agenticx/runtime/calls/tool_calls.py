@@ -52,7 +52,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult, TurnChange
 from agenticx.runtime.user_requests.edited_arguments import with_edited_arguments
 from agenticx.sandbox.options import sandbox_options
-from agenticx.settings import Settings
+from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import retrieve_exception, run_sized
 from agenticx.tools.base import Tool, ToolOutput, is_untrusted, runs_in_thread
 from agenticx.tools.context import SettleCost, ToolContext
@@ -286,7 +286,10 @@ class ToolCalls:
                 return CallOutcome(f"Error: {exc}", "error")
         data = {"phase": "tool", "elapsed_seconds": self._elapsed(pending), "limit_seconds": limit}
         turn.emit(EventType.STALL, {**data, "action": "failed"})
-        text, end = f"{tool.schema.name} did not finish within {limit:g} s", " and was ended."
+        source = ""
+        if tool.timeout is None and "tool_timeout_seconds" in self.settings.from_workspace:
+            source = f" (tool_timeout_seconds in {PROJECT_FILE})"
+        text, end = f"{tool.schema.name} did not finish within {limit:g} s{source}", " and was ended."
         if runs_in_thread(tool):
             end = "; it may still take effect, as its thread cannot be ended."
             fields = {"tool_name": tool.schema.name, "call_id": pending.call.id}
