@@ -24,7 +24,7 @@ export function FindBar({ view }) {
   useLayoutEffect(() => { // as soon as the log is there
     const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
       if (!(event.ctrlKey || event.metaKey) || event.altKey || event.key.toLowerCase() !== "f") return;
-      if (document.querySelector("dialog[open]") || document.activeElement === field.current) return;
+      if (document.querySelector("dialog[open]") || document.activeElement === field.current || !view.box?.checkVisibility()) return;
       event.preventDefault();
       setOpen(true);
     };
