@@ -170,6 +170,10 @@ async def test_an_edited_message_that_was_sent_meanwhile_leaves_its_text_in_the_
         assert await tab.evaluate(text_of("#message")) == ""  # the turn is not about to be stopped
         await click(tab, "Edit", "document.getElementById('queued')")
         await fill(tab, "Queued message", "second", "document.getElementById('queued')")
+        await tab.press("Escape")
+        await tab.wait_for("document.activeElement.matches('#queued button')")
+        await click(tab, "Edit", "document.getElementById('queued')")
+        await tab.wait_for("document.activeElement.value === 'second'")  # nothing typed is lost
         await click(tab, "Allow once", DECISION)
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('second done') && {INPUT} === 'second'")
         assert await tab.wait_for(text_of("#attachment-error")) == "The message was already sent; your text is below."

@@ -339,6 +339,10 @@ async def test_an_earlier_message_is_edited_and_nothing_is_taken_back_before_it_
         await click(tab, "Edit", first)  # of another one, which was not changed
         await tab.wait_for(f"{INPUT} === 'first'")
         await write(tab, "changed")
+        await tab.evaluate("document.getElementById('input').focus()")
+        await tab.press("Escape")
+        await click(tab, "Cancel", dialog)
+        await tab.wait_for(f"!{dialog} && {INPUT} === 'changed'")
         await click(tab, "Edit", second)
         await click(tab, "Cancel", dialog)
         await tab.wait_for(f"!{dialog} && document.activeElement.id === 'input'")

@@ -3,7 +3,7 @@
 
 import { api } from "../net/api.js";
 import { ask } from "../state/asked.js";
-import { beginEdit, draftOf, editedIn, removeDraft, restoreDraft, shownDraft, writeDraft } from "../state/drafts.js";
+import { beginEdit, draftOf, editedIn, endEdit, removeDraft, restoreDraft, shownDraft, writeDraft } from "../state/drafts.js";
 import { contentOf, newId, send as sendTurn } from "../state/outbox.js";
 import { go, sessionPath } from "../state/route.js";
 import { SHORTLY, current, replaceSession, refreshSessions, sessions, showStatus } from "../state/studio.js";
@@ -35,12 +35,15 @@ export function makeActions(sessionId, view) {
 
   /** Return whether the box has something else than the earlier message that is edited. @param {string} id */
   const isChanged = async (id) => {
-    const message = view.feed.value.state.value.turns.find((/** @type {any} */ turn) => turn.message.id === id)?.message;
+    const message = view.feed.value?.state.value.turns.find((/** @type {any} */ turn) => turn.message.id === id)?.message;
     const { typed, files } = message ? await contentOf(sessionId, { ...message, input: message.text }) : { typed: "", files: [] };
     const { text, files: now } = draftOf(shownDraft(sessionId));
     const named = (/** @type {any[]} */ all) => all.map(({ name, size }) => `${size} ${name}`).join("\n");
     return text.value !== typed || named(now.value) !== named(files);
   };
+
+  /** Return whether the person keeps the edit of an earlier message. @param {string} id */
+  const keepsEdit = async (id) => await isChanged(id) && await ask(DROP_EDIT) === null;
 
   /** @type {{sessionId: string} & Record<string, any>} */
   const actions = {
@@ -115,7 +118,7 @@ export function makeActions(sessionId, view) {
     /** Edit a message of the conversation: it, and what came after, stay until the edited one is sent. */
     editEarlier: async (message) => {
       const begun = editedIn(sessionId);
-      const isKept = begun === message.id || begun && await isChanged(begun) && await ask(DROP_EDIT) === null;
+      const isKept = begun === message.id || begun && await keepsEdit(begun);
       if (isKept) {
         document.getElementById("input")?.focus();
         return;
@@ -124,6 +127,7 @@ export function makeActions(sessionId, view) {
       beginEdit(sessionId, message.id, typed, files);
       tellMissing(missing);
     },
+    dropEdit: async () => { if (!await keepsEdit(editedIn(sessionId) ?? "")) endEdit(sessionId); },
     changeQueued: (id, fields) => api(path(`queue/${encode(id)}`), { method: "PATCH", body: fields }),
     removeQueued: (id) => api(path(`queue/${encode(id)}`), { method: "DELETE" }),
     /** Send a message again that was not sent; `onRead` is called once its files are read. */

@@ -102,10 +102,7 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
     if (draft.text.peek() || draft.files.peek().length) restoreDraft(sessionId, draft.text.peek(), draft.files.peek());
     endEdit(/** @type {string} */ (sessionId));
   };
-  const cancelEdit = () => {
-    endEdit(/** @type {string} */ (sessionId));
-    box.current?.focus();
-  };
+  const cancelEdit = () => attempt(actions.dropEdit);
 
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     if (event.isComposing || completion.current?.handleKey(event)) return;

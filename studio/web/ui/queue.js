@@ -29,15 +29,17 @@ export function Queue({ sessionId, state, actions }) {
   </ul>`;
 }
 
+/** A text of a waiting message that is edited; one that is not open was put aside. @typedef {{before: string, text: string, isOpen: boolean}} Edit */
+
 /**
  * Return the texts of the waiting messages that are edited, by id, and how they are changed. A message that leaves the
- * queue meanwhile leaves its edited text in the box.
+ * queue meanwhile leaves its edited text in the box, unless it was put aside.
  * @param {string} sessionId @param {any} state @param {any} actions
  */
 function useEdits(sessionId, state, actions) {
-  const texts = useSignal(/** @type {Map<string, {before: string, text: string}>} */ (new Map()));
+  const texts = useSignal(/** @type {Map<string, Edit>} */ (new Map()));
   const { queue } = state.value;
-  const write = (/** @type {string} */ id, /** @type {{before: string, text: string}} */ edit) => {
+  const write = (/** @type {string} */ id, /** @type {Edit} */ edit) => {
     texts.value = new Map(texts.peek()).set(id, edit);
   };
   const close = (/** @type {string} */ id) => {
@@ -47,12 +49,12 @@ function useEdits(sessionId, state, actions) {
   };
   const keepLeft = () => {
     const { queue: waiting, handedBack } = state.peek();
-    for (const [id, { before, text }] of texts.peek()) {
+    for (const [id, { before, text, isOpen }] of texts.peek()) {
       const isThis = (/** @type {any} */ { messageId }) => messageId === id;
       if (waiting.some(isThis)) continue;
       close(id);
       const returned = handedBack.find(isThis);
-      if (text === before) continue;
+      if (text === before || !isOpen) continue;
       if (returned) dismiss(returned);
       actions.insertDraft(text);
       draftOf(shownDraft(sessionId)).error.value = `The message was ${returned ? "not" : "already"} sent; your text is below.`;
@@ -60,7 +62,7 @@ function useEdits(sessionId, state, actions) {
   };
   useEffect(keepLeft, [queue]);
   const save = async (/** @type {string} */ id) => {
-    const edit = /** @type {{before: string, text: string}} */ (texts.peek().get(id));
+    const edit = /** @type {Edit} */ (texts.peek().get(id));
     close(id);
     if (await attempt(() => actions.changeQueued(id, { input: edit.text }))) return;
     write(id, edit);
@@ -77,7 +79,7 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   const edit = edits.texts.value.get(messageId);
   const field = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
   const opener = useRef(/** @type {HTMLButtonElement|null} */ (null));
-  const isEdited = Boolean(edit);
+  const isEdited = edit?.isOpen ?? false;
   const wasEdited = useRef(false);
   useLayoutEffect(() => {
     if (isEdited) field.current?.focus();
@@ -85,11 +87,12 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
     wasEdited.current = isEdited;
   }, [isEdited]);
   const isInto = position === "into";
-  if (edit) {
+  if (edit?.isOpen) {
     const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape") return;
       event.preventDefault(); // otherwise it begins to stop the turn
-      edits.close(messageId);
+      if (edit.text === edit.before) edits.close(messageId);
+      else edits.write(messageId, { ...edit, isOpen: false }); // Edit shows it again
     };
     return html`<li><form class="edit" onKeyDown=${onKeyDown} onSubmit=${(/** @type {Event} */ event) => {
         event.preventDefault();
@@ -103,7 +106,7 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   }
   return html`<li><b>${isInto ? "Will be read in this turn" : "Queued"}</b> ${excerpt(input, attachments)}
     <span class="buttons">
-      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { before: input, text: input })}>Edit</button>
+      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { ...edit ?? { before: input, text: input }, isOpen: true })}>Edit</button>
       ${!isInto && html`<button type="button" class="quiet" title="The running turn reads it before its next step"
         onClick=${() => attempt(() => actions.changeQueued(messageId, { when_busy: "steer" }))}>Send now</button>`}
       <button type="button" class="quiet" onClick=${() => attempt(() => actions.removeQueued(messageId))}>Remove</button>
