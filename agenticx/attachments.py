@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agenticx.argument_types import check_path
-from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+from agenticx.errors import AttachmentRefused, AttachmentTooLarge, error_text
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.untrusted_text import MATERIAL, decode_text, frame_text
 
@@ -165,7 +165,7 @@ def load_attachment(path: str | PathLike[str]) -> Attachment:
         return make_attachment(_shown_name(path.name), path.read_bytes())
     except (OSError, ValueError) as exc:
         raise_if_exhausted(exc)
-        raise AttachmentRefused(f"{str(path)!r} cannot be read: {exc}") from exc
+        raise AttachmentRefused(f"{str(path)!r} cannot be read: {error_text(exc)}") from exc
 
 
 def check_attachments(attachments: Sequence[Attachment]) -> None:

@@ -54,6 +54,7 @@ __all__ = [
     "ToolError",
     "UserCodeError",
     "WorkFailed",
+    "error_text",
 ]
 
 ModelErrorCode = Literal[
@@ -201,3 +202,8 @@ class SessionNotFound(StoreError):
 
 class SessionBusy(StoreError):
     """A session that already runs a turn."""
+
+
+def error_text(exc: BaseException) -> str:
+    """Return the text of an exception, of an `OSError` without its number and path, which the message has already."""
+    return (isinstance(exc, OSError) and exc.strerror) or str(exc)

@@ -68,11 +68,22 @@ def _run_to_exit_code(argv: list[str]) -> int:
     except BrokenPipeError:  # the reader closed the pipe; nothing more can be printed to it
         return FAILED
     except OSError as exc:  # a full disk, a missing or read-only folder: not a bug of ours
-        return _print_error(f"{exc.filename}: {exc.strerror}" if exc.filename else str(exc), FAILED)
+        return _print_error(_sentence_about(exc), FAILED)
     except MemoryError:
         return _print_error("out of memory; free some, or raise the limit (`ulimit -v`)", OUT_OF_MEMORY_EXIT_CODE)
     except Exception as exc:
         return _report_bug(exc)
+
+
+def _sentence_about(error: OSError) -> str:
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    reason = error.strerror or str(error)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what was printed is still in its buffer
+        return f"the output cannot be written: {reason}"
+    return reason
 
 
 def _open_closed_streams() -> None:

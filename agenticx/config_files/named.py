@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, error_text
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import config_folders
 from agenticx.tools.visible import visible_line
@@ -126,7 +126,7 @@ class NamedFiles(Generic[C]):
                 content = file.read(_MAX_FILE_BYTES + 1)
         except (OSError, RuntimeError) as exc:  # RuntimeError: circular links
             raise_if_exhausted(exc)
-            raise self._error(f"{path} cannot be read: {exc}") from exc
+            raise self._error(f"{path} cannot be read: {error_text(exc)}") from exc
         if len(content) > _MAX_FILE_BYTES:
             limit = f"the limit for the file of {self._one}"
             raise self._error(f"{path} is larger than {_MAX_FILE_BYTES} bytes, {limit}")

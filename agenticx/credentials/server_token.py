@@ -6,7 +6,7 @@ import re
 import stat
 from pathlib import Path
 
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, error_text
 from agenticx.home_permissions import check_private
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import Settings
@@ -36,7 +36,7 @@ def read_token(settings: Settings) -> str:
         if isinstance(exc, FileNotFoundError) and not named and not path.is_symlink():
             raise
         raise_if_exhausted(exc)
-        raise SettingsError(f"{subject}, which cannot be read as text: {exc}") from exc
+        raise SettingsError(f"{subject}, which cannot be read as text: {error_text(exc)}") from exc
     check_private(path, status, subject)
     if not _TOKEN.fullmatch(content):
         raise SettingsError(f"{subject}, which must hold at least 32 letters, digits, '-' or '_'")

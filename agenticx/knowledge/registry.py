@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
 
-from agenticx.errors import SettingsError, ToolError
+from agenticx.errors import SettingsError, ToolError, error_text
 from agenticx.messages import new_id
 from agenticx.private_files import locked_folder, make_folders, replace_file
 from agenticx.tools.visible import visible
@@ -218,7 +218,7 @@ class VaultRegistry:
         try:
             folder = path.expanduser().resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as exc:
-            reason = "does not exist" if isinstance(exc, FileNotFoundError) else f"cannot be used: {exc}"
+            reason = "does not exist" if isinstance(exc, FileNotFoundError) else f"cannot be used: {error_text(exc)}"
             raise InvalidVault(f"the folder {shown!r} {reason}; give a folder of notes") from exc
         if not folder.is_dir():
             raise InvalidVault(f"{shown!r} is not a folder; give a folder of Markdown or text files")

@@ -12,7 +12,7 @@ from agenticx.cli.client.reading import ReadingClient
 from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS, RemoteClient
 from agenticx.cli.client.sockets import socket_path
 from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, read_address
-from agenticx.errors import AgenticXError, SettingsError
+from agenticx.errors import AgenticXError, SettingsError, error_text
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store, open_store_reader, probe_store_owner
 from agenticx.sessions.store.memory import MemoryStore
@@ -173,4 +173,4 @@ def _read_server_token(path: Path) -> str:
     try:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"the server's token file {str(path)!r} cannot be read: {exc}") from exc
+        raise SettingsError(f"the server's token file {str(path)!r} cannot be read: {error_text(exc)}") from exc

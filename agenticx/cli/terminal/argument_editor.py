@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, error_text
 from agenticx.messages import clean_text
 from agenticx.settings import provider_setting
 from agenticx.strict_json import read_json
@@ -86,7 +86,7 @@ async def _edit_in_program(program: str, text: str) -> str:
             raise EditFailed("the edited arguments are too long")
         return file.read_text("utf-8", "replace")  # noqa: ASYNC240
     except OSError as exc:
-        raise EditFailed(f"EDITOR {program!r} cannot be used: {exc}") from exc
+        raise EditFailed(f"EDITOR {program!r} cannot be used: {error_text(exc)}") from exc
     finally:
         with suppress(OSError):
             os.unlink(name)

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from agenticx.errors import ModelError, SettingsError
+from agenticx.errors import ModelError, SettingsError, error_text
 from agenticx.http.url import Url
 from agenticx.llms.transport.clients import (
     DirectClient,
@@ -261,7 +261,9 @@ def _tls_context() -> ssl.SSLContext:
             cafile=file or (None if folder else certifi.where()), capath=None if file else folder
         )
     except OSError as exc:
-        raise SettingsError(f"the certificates for https cannot be read: {exc}; is SSL_CERT_FILE right?") from exc
+        raise SettingsError(
+            f"the certificates for https cannot be read: {error_text(exc)}; is SSL_CERT_FILE right?"
+        ) from exc
     tls.set_alpn_protocols(["http/1.1"])
     return tls
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import SettingsError, StoreError
+from agenticx.errors import SettingsError, StoreError, error_text
 from agenticx.home_permissions import check_home
 from agenticx.logs import get_logger
 from agenticx.permissions.rule_stores import refuse_unused_file
@@ -344,4 +344,4 @@ def _resolve(path: Path, source: str) -> Path:
         return path.expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as exc:  # an unknown user's home, a symlink loop, a NUL
         raise_if_exhausted(exc)
-        raise SettingsError(f"{source} is not a valid path: {exc}") from exc
+        raise SettingsError(f"{source} is not a valid path: {error_text(exc)}") from exc

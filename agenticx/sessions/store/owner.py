@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from agenticx.errors import StoreError
+from agenticx.errors import StoreError, error_text
 from agenticx.forks import drop_in_child
 from agenticx.process_ids import is_running
 from agenticx.resource_exhaustion import exhausted_error
@@ -44,7 +44,7 @@ class OwnerLock:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
-            raise StoreError(f"the lock {str(path)!r} cannot be created: {exc}") from exc
+            raise StoreError(f"the lock {str(path)!r} cannot be created: {error_text(exc)}") from exc
         if not _lock_with_retries(self._file):
             pid, program = _read_owner_info(self._file)
             self.drop()

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agenticx.errors import StoreError
+from agenticx.errors import StoreError, error_text
 from agenticx.sessions.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, VersionMismatch
 
 __all__ = ["check_integrity", "map_file_errors", "read_only_uri", "require_database_file"]
@@ -34,7 +34,7 @@ def require_database_file(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as exc:
-        raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
+        raise StoreError(f"the database {str(path)!r} cannot be used: {error_text(exc)}") from exc
     if not header:
         return
     magic, version, application = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
@@ -63,7 +63,7 @@ def map_file_errors(path: Path) -> Generator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"the database {str(path)!r} cannot be used: {exc}") from exc
+        raise StoreError(f"the database {str(path)!r} cannot be used: {error_text(exc)}") from exc
     except StoreError as exc:
         raise StoreError(f"{str(path)!r}: {exc}") from exc
 

@@ -29,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from agenticx.errors import StoreError
+from agenticx.errors import StoreError, error_text
 from agenticx.sessions.store.sqlite._file import read_only_uri
 
 __all__ = ["keep_damaged_log"]
@@ -128,7 +128,7 @@ def _copy(file: BinaryIO, log: Path, now: datetime) -> Path:
         with suppress(OSError):
             copy_path.unlink()
         raise StoreError(
-            f"its write-ahead log is damaged and could not be copied, so it was left unchanged: {exc}"
+            f"its write-ahead log is damaged and could not be copied, so it was left unchanged: {error_text(exc)}"
         ) from exc
     for other in sorted(log.parent.glob(f"{stem}*")):
         if other != copy_path and filecmp.cmp(other, copy_path, shallow=False):
