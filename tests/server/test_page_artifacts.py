@@ -453,8 +453,9 @@ async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_do
         assert await tab.evaluate(f"{stop} ?? null") is None
         await tab.evaluate(show.format(1 - number))
         await tab.wait_for(f"{stop} && true")
-        await tab.click(stop)
+        await press_button(tab, "Stop this one", PANE)
         await tab.wait_for(f"{state}.includes(': stopped') && !{stop}")
+        await wait_for_focus(tab, "#pane .option-state")
         assert await tab.evaluate(f"{PANE}.querySelector('.pick')") is None
         await tab.wait_for(STOPPED)
 

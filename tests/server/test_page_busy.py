@@ -22,9 +22,11 @@ from tests.support.server.page import (
     enter,
     file_parts,
     fill,
+    press_button,
     send_and_be_asked,
     send_message,
     text_of,
+    wait_for_focus,
     write,
 )
 from tests.support.server.running_studio import StudioMaker, note
@@ -122,8 +124,9 @@ async def test_a_stop_offers_queued_messages_and_files_to_be_edited_also_after_a
         await click(tab, "Edit", "document.querySelector('#queued li')")
         await tab.wait_for(f"{INPUT} === 'half a sent\\n\\ntwo' && {QUEUED}.length === 1")
         assert await tab.wait_for(text_of("#attachment-error")) == f"Attach again: {PNG.name}"
-        await click(tab, "Remove this message", "document.querySelector('#queued li')")
+        await press_button(tab, "Remove this message", "document.querySelector('#queued li')")
         await tab.wait_for("!document.getElementById('queued')")
+        await wait_for_focus(tab, "#input")
         expected = ("404", "ERR_BLOCKED")  # the studio keeps no files of such messages
         assert [error for error in tab.errors if not any(one in error for one in expected)] == []
 
@@ -144,9 +147,10 @@ async def test_messages_that_were_not_sent_can_be_sent_and_removed_after_a_later
         await click(tab, "Continue")
         unsent = "[...document.querySelectorAll('#log .unsent')]"
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('and on') && {unsent}.length === 2")
-        await click(tab, "Remove this message", f"{unsent}.find((row) => row.innerText.includes('three'))")
+        await press_button(tab, "Remove this message", f"{unsent}.find((row) => row.innerText.includes('three'))")
         await tab.wait_for(f"{unsent}.length === 1")
-        await click(tab, "Send", f"{unsent}[0]")
+        await wait_for_focus(tab, "#input")
+        await press_button(tab, "Send", f"{unsent}[0]")
         log = await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('answered') && !{unsent}.length && {SHOWN}")
         assert log.splitlines()[-2:] == ["two", "answered"]
         await tab.reload()

@@ -12,7 +12,17 @@ from agenticx.testing import call
 from tests.support.javascript import NODE, run_module
 from tests.support.knowledge.data import knowledge_rows
 from tests.support.server.chromium import CHROMIUM, Tab
-from tests.support.server.page import LOG, STOPPED, click, enter, fill, send_message, text_of
+from tests.support.server.page import (
+    LOG,
+    STOPPED,
+    click,
+    enter,
+    fill,
+    press_button,
+    send_message,
+    text_of,
+    wait_for_focus,
+)
 from tests.support.server.running_studio import StudioMaker
 
 pytestmark = [
@@ -103,9 +113,10 @@ async def test_citations_are_marked_by_status_and_show_their_lines(
         (notes / "Lease.md").write_text(LEASE)
 
         await tab.evaluate("location.hash = '#/settings/notes'")
-        await click(tab, "Remove My & notes")
-        await click(tab, "Forget vault", "document.querySelector('dialog')")
+        await press_button(tab, "Remove My & notes")
+        await press_button(tab, "Forget vault", "document.querySelector('dialog')")
         await tab.wait_for(f"{vaults}.includes('No vault yet')")
+        await wait_for_focus(tab, "#vault-list li", "No vault yet")
         await click(tab, "Close settings")
         await tab.evaluate(f"{MARKERS}[0].click()")
         await click(tab, "Open note", CITED)

@@ -479,6 +479,11 @@ async def test_the_focus_moves_beside_a_button_that_goes_away(make_studio: Studi
         await wait_for_focus(tab, "[aria-current=page]")
         await tab.press("Enter")
         await wait_for_focus(tab, "#input")
+        await add_files(tab, "picked", ("c.txt", "['c']"))
+        await tab.wait_for("document.getElementById('attached') && true")
+        await tab.tap(button("Remove c.txt"))
+        await tab.wait_for("!document.getElementById('attached')")
+        await wait_for_focus(tab, "body")  # in the box it would have the phone show its keyboard
         await tab.resize(900, 800)
         await press_button(tab, "Show the sessions")
         await wait_for_focus(tab, ".collapse")
@@ -902,7 +907,8 @@ async def test_the_address_of_a_message_shows_it_in_a_long_session(make_studio: 
         await tab.wait_for(f"{shown} === 'message 0'")
         for word in ("colour", "violet"):
             ((match,),) = [one["matches"] for one in await listed(studio, f"?q={word}")]
-            await click(tab, "↓ Newest")
+            await press_button(tab, "↓ Newest")
+            await wait_for_focus(tab, "#input")
             await tab.wait_for(f"/message 1[89]/.test({shown})")
             await tab.evaluate(f"location.hash = '#/s/{session_id}/m/{match['message_id']}'")
             await tab.wait_for(f"{shown} === 'message 0'")

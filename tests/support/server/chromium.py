@@ -178,11 +178,22 @@ class Tab:
         for event in ("mousePressed", "mouseReleased"):
             await self._send_mouse(event, element, button="left", clickCount=1)
 
+    async def tap(self, element: str) -> None:
+        """Touch the middle of an element, given by a JavaScript expression."""
+        x, y = await self._middle(element)
+        await self._call("Emulation.setTouchEmulationEnabled", enabled=True)
+        await self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        await self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
     async def _send_mouse(self, event: str, element: str, **params: Any) -> None:
+        x, y = await self._middle(element)
+        await self._call("Input.dispatchMouseEvent", type=event, x=x, y=y, **params)
+
+    async def _middle(self, element: str) -> list[float]:
+        """Show an element and return its place in the tab."""
         await self.evaluate(f"{element}.scrollIntoView({{block: 'center'}})")
         box = f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())"
-        x, y = await self.evaluate(box)
-        await self._call("Input.dispatchMouseEvent", type=event, x=x, y=y, **params)
+        return await self.evaluate(box)
 
     async def resize(self, width: int, height: int) -> None:
         """Give the page another size, in CSS pixels."""
