@@ -76,7 +76,7 @@ SETUP = r"""
     const state = signal(initialState()), id = `s${performance.now()}`;
     render(html`<${Log} key=${id} sessionId=${id} state=${state} actions=${actions} command=${signal(null)} />
       <div class="below">
-        <${Below} key=${id} id=${id} state=${state} actions=${actions} />
+        <${Below} key=${id} id=${id} feed=${{ state, isCaughtUp: signal(true) }} actions=${actions} />
         <${Composer} sessionId=${id} session=${null} state=${state} actions=${actions} whenBusy=${signal("queue")} />
       </div>`, box);
     await painted();

@@ -178,6 +178,12 @@ async def test_an_edited_message_that_was_sent_meanwhile_leaves_its_text_in_the_
         await tab.wait_for("document.activeElement.matches('#queued button')")
         await click(tab, "Edit", "document.getElementById('queued')")
         await tab.wait_for("document.activeElement.value === 'second'")  # nothing typed is lost
+        here = await tab.evaluate("location.hash")
+        for elsewhere in ("#/settings/page", f"#/s/{await studio.session()}"):
+            await tab.evaluate(f"location.hash = {elsewhere!r}")
+            await tab.wait_for("!document.getElementById('queued')")
+            await tab.evaluate(f"location.hash = {here!r}")
+            await tab.wait_for("document.querySelector('#queued textarea')?.value === 'second'")
         await click(tab, "Allow once", DECISION)
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('second done') && {INPUT} === 'second'")
         assert await tab.wait_for(text_of("#attachment-error")) == "The message was already sent; your text is below."

@@ -159,7 +159,7 @@ function Session({ view }) {
     <${Conversation} view=${view} />
     <div class="below">
       <${Message} place="main" />
-      ${feed && html`<${Below} id=${id} state=${feed.state} actions=${actions} />`}
+      ${feed && html`<${Below} id=${id} feed=${feed} actions=${actions} />`}
       <${Composer} sessionId=${id} session=${current.value} state=${feed?.state ?? null} actions=${actions} whenBusy=${whenBusy}
         change=${actions.change} post=${(turn, message) => {
           command.value = { name: "end" };

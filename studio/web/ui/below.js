@@ -4,8 +4,8 @@ import { html } from "../vendor/preact.js";
 import { Dock } from "./dock.js";
 import { Queue } from "./queue.js";
 
-export function Below({ id, state, actions }) {
+export function Below({ id, feed: { state, isCaughtUp }, actions }) {
   return html`
     <${Dock} state=${state} actions=${actions} />
-    <${Queue} sessionId=${id} state=${state} actions=${actions} />`;
+    <${Queue} sessionId=${id} state=${state} isRead=${isCaughtUp.value} actions=${actions} />`;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // The messages between the box and the conversation: those on their way, those that wait, those that were not read.
 
-import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { html, signal, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { fileLabel } from "../state/attachments.js";
 import { dismiss, notSent } from "../state/dismissed.js";
 import { draftOf, shownDraft } from "../state/drafts.js";
@@ -12,14 +12,14 @@ import { UnsentButtons } from "./unsent_buttons.js";
 
 const SHOWN_CHARS = 160;
 
-/** @param {{sessionId: string, state: any, actions: any}} props */
-export function Queue({ sessionId, state, actions }) {
+/** `isRead`: the state is that of now. @param {{sessionId: string, state: any, isRead: boolean, actions: any}} props */
+export function Queue({ sessionId, state, isRead, actions }) {
   const { queue } = state.value;
   useLayoutEffect(() => dropArrived(sessionId, state.value), [state.value]); // before it is drawn twice
   const known = new Set(queue.map((/** @type {any} */ { clientTurnId }) => clientTurnId));
   const sending = sentTo(sessionId).filter(({ clientTurnId }) => !known.has(clientTurnId));
   const unsent = notSent(state.value);
-  const edits = useEdits(sessionId, state, actions);
+  const edits = useEdits(sessionId, state, isRead, actions);
   if (!sending.length && !queue.length && !unsent.length) return null;
   return html`<ul id="queued" aria-label="Queued messages">
     ${queue.map((message) => html`<${Waiting} key=${message.messageId} message=${message} actions=${actions} edits=${edits} />`)}
@@ -31,13 +31,22 @@ export function Queue({ sessionId, state, actions }) {
 
 /** A text of a waiting message that is edited; one that is not open was put aside. @typedef {{before: string, text: string, isOpen: boolean}} Edit */
 
+/** The edits of each session, which stay while another one or the settings are shown. @type {Map<string, import("../vendor/preact.js").Signal<Map<string, Edit>>>} */
+const known = new Map();
+
+function editsIn(/** @type {string} */ sessionId) {
+  const texts = known.get(sessionId) ?? signal(/** @type {Map<string, Edit>} */ (new Map()));
+  known.set(sessionId, texts);
+  return texts;
+}
+
 /**
  * Return the texts of the waiting messages that are edited, by id, and how they are changed. A message that leaves the
  * queue meanwhile leaves its edited text in the box, unless it was put aside.
- * @param {string} sessionId @param {any} state @param {any} actions
+ * @param {string} sessionId @param {any} state @param {boolean} isRead @param {any} actions
  */
-function useEdits(sessionId, state, actions) {
-  const texts = useSignal(/** @type {Map<string, Edit>} */ (new Map()));
+function useEdits(sessionId, state, isRead, actions) {
+  const texts = editsIn(sessionId);
   const { queue } = state.value;
   const write = (/** @type {string} */ id, /** @type {Edit} */ edit) => {
     texts.value = new Map(texts.peek()).set(id, edit);
@@ -60,7 +69,7 @@ function useEdits(sessionId, state, actions) {
       draftOf(shownDraft(sessionId)).error.value = `The message was ${returned ? "not" : "already"} sent; your text is below.`;
     }
   };
-  useEffect(keepLeft, [queue]);
+  useEffect(() => { if (isRead) keepLeft(); }, [queue, isRead]);
   const save = async (/** @type {string} */ id) => {
     const edit = /** @type {Edit} */ (texts.peek().get(id));
     close(id);
