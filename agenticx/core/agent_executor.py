@@ -29,7 +29,7 @@ from agenticx.runtime.events import Event
 from agenticx.runtime.gates.base import GateFunction, checked_gate
 from agenticx.runtime.gates.terminal import DefaultConfirmGate
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.session import checked_session
+from agenticx.runtime.session import runnable_session
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import has_running_loop, start_thread
 
@@ -130,7 +130,7 @@ class AgentExecutor:
         self._hooks = HookRegistry(tuple(hooks), limit=limit)
         self._budget = checked_budget(budget)
         session_id = session if isinstance(session, str) else None
-        self._session = None if session is None or session_id is not None else checked_session(session)
+        self._session = None if session is None or session_id is not None else runnable_session(session)
         self._stored: StoredRuns | None = None
         if store is not None or session_id is not None:
             self._stored = StoredRuns(

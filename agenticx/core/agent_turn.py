@@ -27,7 +27,7 @@ from agenticx.runtime.gates.terminal import DefaultConfirmGate
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, check_stop_signal, watch_stop
 from agenticx.runtime.run_results import RunResult, UserInput, run_result
-from agenticx.runtime.session import Session, checked_session
+from agenticx.runtime.session import Session, runnable_session
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import current_turn
 from agenticx.runtime.turn_agent import OutputT
@@ -98,7 +98,7 @@ def _checked_session(session: object) -> Session | str | None:
     if session is None or isinstance(session, str):
         return session
     if isinstance(session, Session):
-        return checked_session(session)
+        return runnable_session(session)
     from agenticx.sessions.log.session_record import SessionRecord  # on first use: its package imports the stores
 
     if isinstance(session, SessionRecord):

@@ -56,7 +56,7 @@ from agenticx.runtime.partial_answer import answer_from_results
 from agenticx.runtime.refused_files import record_refused_files
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.run_results import RunMethods, UserInput
-from agenticx.runtime.session import Session, checked_session
+from agenticx.runtime.session import Session, checked_session, runnable_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
@@ -170,11 +170,11 @@ class AgentRuntime(RunMethods):
         of that type, and the `output` of `final` is its JSON value. The parameters of `sampling` replace the runtime's
         for this turn. Raises `ValueError` for a schema that is not valid, `TypeError` for a type that pydantic
         cannot validate and for an input, session, tools or sampling of another type, `UnsupportedSampling` for sampling
-        that the model does not take, `AttachmentRefused` for attachments that are not accepted, and `SessionBusy` while
-        the session runs another turn, all before the turn begins. A turn whose generator was left by a `break` is
-        waited for, at most 3 s.
+        that the model does not take, `AttachmentRefused` for attachments that are not accepted, `SettingsError` for a
+        session whose workspace is not a folder, and `SessionBusy` while it runs another turn, all before the turn
+        begins. A turn whose generator was left by a `break` is waited for, at most 3 s.
         """
-        message, session = user_message(user_input), Session() if session is None else checked_session(session)
+        message, session = user_message(user_input), Session() if session is None else runnable_session(session)
         check_stop_signal(should_stop)
         _check_turn_arguments(agent_id, system_prompt, context)
         context = await _with_shared_history(context, session)

@@ -36,7 +36,7 @@ from agenticx.messages import Message, UserMessage
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.interrupts import StopSignal
-from agenticx.runtime.session import Session, checked_session
+from agenticx.runtime.session import Session, runnable_session
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_context import TurnContext
 from agenticx.threads import has_running_loop
@@ -161,7 +161,7 @@ class RunMethods(ABC):
         else the text.
         Raises `TurnError` if the turn fails, and what `run_turn` raises before the turn begins.
         """
-        session = Session() if session is None else checked_session(session)
+        session = Session() if session is None else runnable_session(session)
         output = None if output_type is None else OutputType(output_type)
         before = {message.message_id for message in session.all_messages}
         async with aclosing(self.run_turn(user_input, session, output_type=output, **options)) as turn:

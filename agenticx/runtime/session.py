@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from agenticx.argument_types import check_path, check_sequence, check_str, check_type
 from agenticx.call_errors import explain_calls
-from agenticx.errors import AgenticXError, SessionBusy
+from agenticx.errors import AgenticXError, SessionBusy, SettingsError
 from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
 from agenticx.messages import Message, UserMessage, clean_text, new_id
 from agenticx.permissions.rules import Rule
@@ -20,7 +20,7 @@ from agenticx.permissions.verdict import PermissionMode
 from agenticx.tools.artifacts.files import Artifacts
 from agenticx.tools.context import Snapshots, ToolState
 
-__all__ = ["AutoConsent", "Notice", "Option", "Session", "checked_session"]
+__all__ = ["AutoConsent", "Notice", "Option", "Session", "checked_session", "runnable_session"]
 
 _RANDOM_CHARS = 16
 """A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
@@ -397,4 +397,12 @@ def checked_session(session: object) -> Session:
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}; a hub runs those that it stores")
     session.read_rows()
+    return session
+
+
+def runnable_session(session: object) -> Session:
+    """Return a session as `checked_session` does; raise `SettingsError` if its workspace is not a folder."""
+    session = checked_session(session)
+    if not session.workspace.is_dir():
+        raise SettingsError(f"the workspace of the session, {str(session.workspace)!r}, is not a folder")
     return session

@@ -314,6 +314,17 @@ async def test_a_model_or_workspace_that_cannot_be_used_is_refused_when_the_hub_
     assert problem in str(raised.value)
 
 
+async def test_a_session_without_a_folder_is_refused_before_its_run(tmp_path: Path) -> None:
+    session = Session(workspace=tmp_path / "none")
+    for run in (
+        lambda: Agent(model="demo").run("say hi", session=session),
+        lambda: runtime().run("say hi", session=session),
+    ):
+        with pytest.raises(SettingsError, match=r"the workspace of the session, '.*none', is not a folder"):
+            await run()
+    assert session.messages == []
+
+
 async def test_the_arguments_of_the_methods_of_a_hub_are_named(tmp_path: Path) -> None:
     settings = load_settings({"home": tmp_path}, environ={})
     async with open_hub("memory://", model="demo", settings=settings) as opened:
