@@ -7,6 +7,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -829,13 +830,22 @@ def routes() -> list[BaseRoute]:
     return [*(_route(path, {spec.method: spec for spec in specs}) for path, specs in paths), assets]
 
 
+class _WholePath(PathConvertor):
+    """The rest of a URL, also with line breaks, which names of files may have."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("whole", _WholePath())
+
+
 def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
     async def endpoint(request: Request) -> Response:
         spec = specs["GET" if request.method == "HEAD" else request.method]
         _check_query(request, spec)
         return await spec.handler(request)
 
-    with_slashes = path.replace("{path}", "{path:path}")  # as the path of a note has them
+    with_slashes = path.replace("{path}", "{path:whole}")  # as the path of a note has them
     return Route(with_slashes, endpoint, methods=list(specs))
 
 

@@ -57,6 +57,14 @@ async def test_a_file_is_sent_as_it_is_now_and_runs_nowhere(make_studio: StudioM
         assert (await fetch(studio, session_id, "docs/a b.html")).text == "changed"
 
 
+async def test_a_file_whose_name_has_a_line_break_is_sent(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        for name in ("a\nb.txt", "end.txt\n"):
+            (studio.workspace / name).write_text(name)
+            assert (await fetch(studio, session_id, name)).text == name
+
+
 async def test_what_is_no_file_of_the_workspace_is_not_found(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         root, session_id = studio.workspace, await studio.session()
