@@ -164,7 +164,8 @@ class JsonEventParser:
         try:
             return cleaned(json.loads(text, object_pairs_hook=object_from_pairs))
         except ValueError as exc:
-            raise malformed_reply(f"an event is not JSON ({exc})", label=self._label) from exc
+            reason = str(exc) if isinstance(exc, json.JSONDecodeError) else "a number in it has too many digits"
+            raise malformed_reply(f"an event is not JSON ({reason})", label=self._label) from exc
 
 
 def _bare_errors(text: bytes) -> Sequence[dict[str, Any]]:

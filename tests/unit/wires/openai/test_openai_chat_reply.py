@@ -117,6 +117,11 @@ def test_text_and_reasoning(chunks: list[Any], text: str, reasoning: str) -> Non
         assert (reply.text, reply.reasoning, reply.complete, error) == (text, reasoning, True, None)
 
 
+def test_a_number_of_very_many_digits_is_named_without_a_hint_for_programs() -> None:
+    _, error = read([b'data: {"usage": {"prompt_tokens": ' + b"9" * 5_000 + b"}}\n\n"])
+    assert str(error) == "test sent a malformed reply: an event is not JSON (a number in it has too many digits)"
+
+
 def test_bytes_that_are_not_utf8_are_replaced() -> None:
     reply, error = read([b'data: {"choices":[{"delta":{"content":"a\xffb"}}]}\n\ndata: [DONE]\n\n'])
     assert (reply.text, error) == ("a\ufffdb", None)
