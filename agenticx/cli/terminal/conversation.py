@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
@@ -209,6 +210,7 @@ class TerminalConversation:
         if given := self.connector.settings_of_workspace(self.workspace):
             values = ", ".join(f"{name} = {value}" for name, value in given.items())
             self.output.show_note(Note(f"settings of {PROJECT_FILE}: {values}"))
+        logging.getLogger(agents_file_names.__module__).setLevel(logging.ERROR)  # the note says which are left out
         if names := agents_file_names(self.workspace, [self.home]):
             self.output.show_note(Note(f"instructions: {', '.join(names)}"))
 
