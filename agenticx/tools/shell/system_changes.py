@@ -91,8 +91,8 @@ def _find_disk(reading: CommandReading) -> str | None:
 
 
 def _find_stored(runs: Sequence[_Words]) -> str | None:
-    programs = (_program(words) for words in runs if "-l" not in words)
-    return next((program for program in programs if program in _STORES_COMMANDS), None)
+    programs = ((words[0] or "").removeprefix("/usr").removeprefix("/bin/") for words in runs if "-l" not in words)
+    return next((program for program in programs if program in _STORES_COMMANDS), None)  # not a script `./batch`
 
 
 def _runs_decoded_text(runs: Sequence[_Words]) -> bool:

@@ -466,6 +466,7 @@ wipefs -a /dev/mapper/root
 tee /dev/mmcblk0 < image
 crontab x
 echo '* * * * * ./x' | crontab -
+/usr/bin/crontab -r
 at now < job
 echo bHM= | base64 -d | sh
 bash -c "$(base64 --decode < x)"
@@ -490,6 +491,7 @@ echo x > /dev/null
 ls -l /dev/sda
 git commit -m "write /dev/sda"
 crontab -l
+./batch x
 base64 -d x > y
 base64 x | sh -c 'cat'
 base64 -d x > y; sh build.sh
