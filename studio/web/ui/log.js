@@ -369,12 +369,16 @@ class LogView {
     });
   }
 
-  /** Return the index of the first row that is seen. */
-  rowAtTop() { return this.heights.rowAt(this.rows, this.box?.scrollTop ?? 0); }
+  /** Return the index of the first row that is seen. A row that was mounted just now is not measured yet. */
+  rowAtTop(top = this.box?.scrollTop ?? 0) {
+    const rows = /** @type {HTMLElement[]} */ ([...this.box?.querySelectorAll(".row") ?? []]);
+    const key = rows.find(({ offsetTop, offsetHeight }) => offsetTop <= top && top < offsetTop + offsetHeight)?.dataset.key;
+    return key ? this.rows.findIndex((row) => row.key === key) : this.heights.rowAt(this.rows, top);
+  }
 
   /** Return the index of the first row of the turn before or behind the one that is seen. @param {number} step */
   turnBeside(step) {
-    const at = this.heights.rowAt(this.rows, (this.box?.scrollTop ?? 0) + 1);
+    const at = this.rowAtTop((this.box?.scrollTop ?? 0) + 1);
     const isFirst = (/** @type {Row} */ row) => row.kind === "user";
     if (step > 0) return this.rows.findIndex((row, place) => place > at && isFirst(row));
     return this.rows.findLastIndex((row, place) => place < at && isFirst(row));
