@@ -16,7 +16,7 @@ from agenticx.subagents import session_tools
 from agenticx.testing import call, fail, hang, say, think
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.conversations import run_turn
-from tests.support.server.page import FIND_STATUS, fill, find_words, open_session, text_of, wait_for_focus
+from tests.support.server.page import FIND_STATUS, fill, find_words, open_session, press_button, text_of, wait_for_focus
 from tests.support.server.running_studio import RunningStudio, StudioMaker, note
 from tests.support.teams.configured import PAIR, team_file
 from tests.support.timeouts import PATIENCE
@@ -325,7 +325,7 @@ async def test_a_subagent_has_a_card_at_its_call_and_can_be_cancelled_and_retrie
         titles = f"[...{pane}.querySelectorAll('.agent-work h2')].map((one) => one.innerText.split(':')[0].trim())"
         assert await tab.evaluate(titles) == ["Task", "Task"]
         await tab.type("Thanks")
-        await tab.press("Enter")
+        await press_button(tab, "Send to searcher-1", card)
         await wait_for_focus(tab, ".card.agent", "searcher-1")
         await tab.wait_for(f"{pane}.querySelectorAll('.agent-work article').length === 3")
         await tab.wait_for(f"{pane}.innerText.includes('Welcome.')")
