@@ -382,6 +382,52 @@ async def test_a_studio_that_is_killed_while_it_waits_is_reconnected_and_goes_on
     assert [error for error in tab.errors if "ERR_" not in error] == []  # of connections
 
 
+WRITING = """
+from agenticx.testing import ScriptedModel, hang, say
+from studio import create_app
+
+app = create_app(models={"mine": ScriptedModel([[say("So it begins. "), hang()]])})
+"""
+
+
+async def test_while_the_studio_is_dead_no_time_goes_on_and_the_page_says_what_it_knew(
+    tab: Tab, tmp_path: Path
+) -> None:
+    (tmp_path / "writing.py").write_text(WRITING)
+    async with agx_serve(tmp_path / "home", "--app", "writing:app", AGX_MODEL="") as studio:
+        await tab.open(f"{studio.url}/#{studio.ticket}")
+        await tab.resize(1280, 844)
+        await send_message(tab, "go")
+        caret = "getComputedStyle(document.querySelector('.streaming .markdown > :last-child'), '::after').display"
+        clocks = "[...document.querySelectorAll('.clock')].map((one) => one.textContent).join()"
+        await tab.wait_for(f"{text_of('#status')}.startsWith('Writing') && {caret} === 'inline-block'")
+        await tab.wait_for("document.querySelector('.mark.running .clock')?.textContent")
+        await tab.wait_for(PARTS_LOADED)
+        studio.process.kill()
+        await tab.wait_for(f"{text_of('#status')}.startsWith('Connection lost while writing, ')")
+        stopped = await tab.evaluate(f"[{clocks}, Date.now()]")
+        assert len(stopped[0].split(",")) == 2, stopped  # of the header and of the turn
+        assert await tab.evaluate(caret) == "none"
+        assert (await tab.evaluate(text_of(".mark.running"))) == "◐ was running"
+        turn = await tab.evaluate(text_of("#log .activity"))
+        assert turn.startswith("The turn until the connection was lost"), turn
+        await look_at(tab)
+        line = text_of(".connection")
+        for screen in ("#/new", "#/settings/page"):
+            await tab.evaluate(f"location.hash = '{screen}'")
+            await tab.wait_for(f"{line}.startsWith('Reconnecting…') && !document.querySelector('main[data-session]')")
+            await tab.wait_for(f"{line}.includes('agx serve')")
+            await look_at(tab)
+            assert await tab.evaluate("document.querySelectorAll('.connection').length") == 1
+        await tab.evaluate("history.go(-2)")
+        await tab.wait_for(f"Date.now() > {stopped[1] + 2000} && {text_of('#status')}.startsWith('Connection lost')")
+        assert await tab.evaluate(clocks) == stopped[0]
+    async with agx_serve(tmp_path / "home", "--port", str(studio.port)):
+        await tab.wait_for(f"!document.querySelector('.connection') && {STOPPED}")
+        await tab.wait_for("!document.querySelector('.mark.running')")
+    assert [error for error in tab.errors if "ERR_" not in error] == []  # of connections
+
+
 async def test_a_program_that_pretends_to_be_the_studio_gets_no_token(tab: Tab, tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home") as studio:
         await tab.open(f"{studio.url}/#{studio.ticket}")

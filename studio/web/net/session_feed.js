@@ -4,7 +4,7 @@
 import { signal } from "../vendor/preact.js";
 import { applyEvents, initialState } from "../state/reducer.js";
 import { api } from "./api.js";
-import { whileVisible } from "./leader.js";
+import { noteStream, whileVisible } from "./leader.js";
 import { followEvents } from "./stream.js";
 
 const HIDDEN_MS = 50; // between two batches where the browser draws no frames
@@ -106,6 +106,7 @@ export function openFeed(sessionId) {
         schedule();
       },
       onOpen: () => {
+        noteStream(sessionId, true);
         if (connection.value !== "live") {
           connection.value = "live";
           closingReason.value = "";
@@ -114,6 +115,7 @@ export function openFeed(sessionId) {
       },
       onDown: () => {
         connection.value = "reconnecting";
+        noteStream(sessionId, false);
         if (!state.value.lastSeq && whole.lastSeq) { // nothing is shown, though there is something
           storedSeq = 0;
           schedule();
@@ -123,15 +125,21 @@ export function openFeed(sessionId) {
         closingReason.value = reason ?? "stopped";
         connection.value = "closing";
       },
-      onGone: () => { connection.value = "gone"; },
+      onGone,
     });
   }).catch((error) => {
-    connection.value = "gone";
+    onGone();
     reportError(error);
   });
 
+  function onGone() {
+    connection.value = "gone";
+    noteStream(sessionId, true);
+  }
+
   function close() {
     ended.abort();
+    noteStream(sessionId, true);
     kept.delete(sessionId);
     if (isCaughtUp.value && connection.value !== "gone") kept.set(sessionId, { state: whole, cursor });
     for (const oldest of [...kept.keys()].slice(0, -KEPT_SESSIONS)) kept.delete(oldest);

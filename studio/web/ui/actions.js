@@ -2,18 +2,17 @@
 // What a person can do in a session, as functions; each returns a promise that rejects with an `ApiError`.
 
 import { api } from "../net/api.js";
-import { ask } from "../state/asked.js";
-import { beginEdit, draftOf, editedIn, endEdit, removeDraft, restoreDraft, shownDraft, writeDraft } from "../state/drafts.js";
+import { draftOf, restoreDraft, shownDraft, writeDraft } from "../state/drafts.js";
 import { contentOf, newId, send as sendTurn } from "../state/outbox.js";
 import { go, sessionPath } from "../state/route.js";
-import { SHORTLY, current, replaceSession, refreshSessions, sessions, showStatus } from "../state/studio.js";
+import { SHORTLY, replaceSession, refreshSessions, showStatus } from "../state/studio.js";
 import { asTyped, parseMode } from "../text/modes.js";
 import { escapeHidden } from "../text/hidden_characters.js";
+import { loadWhenIdle } from "./lazy.js";
 import { openPane } from "./pane.js";
 
-const DROP_EDIT = {
-  title: "Drop the edit that you began?", text: "The message box has a changed message, which was not sent.", action: "Drop the edit",
-};
+const loadEarlier = () => import("./edit_earlier.js");
+loadWhenIdle(loadEarlier);
 
 /**
  * Return the actions of a session.
@@ -32,18 +31,6 @@ export function makeActions(sessionId, view) {
     draftOf(shownDraft(sessionId)).error.value = files.length ? `Attach again: ${files.map(escapeHidden).join(", ")}` : "";
     document.getElementById("input")?.focus();
   };
-
-  /** Return whether the box has something else than the earlier message that is edited. @param {string} id */
-  const isChanged = async (id) => {
-    const message = view.feed.value?.state.value.turns.find((/** @type {any} */ turn) => turn.message.id === id)?.message;
-    const { typed, files } = message ? await contentOf(sessionId, { ...message, input: message.text }) : { typed: "", files: [] };
-    const { text, files: now } = draftOf(shownDraft(sessionId));
-    const named = (/** @type {any[]} */ all) => all.map(({ name, size }) => `${size} ${name}`).join("\n");
-    return text.value !== typed || named(now.value) !== named(files);
-  };
-
-  /** Return whether the person keeps the edit of an earlier message. @param {string} id */
-  const keepsEdit = async (id) => await isChanged(id) && await ask(DROP_EDIT) === null;
 
   /** @type {{sessionId: string} & Record<string, any>} */
   const actions = {
@@ -117,17 +104,11 @@ export function makeActions(sessionId, view) {
     },
     /** Edit a message of the conversation: it, and what came after, stay until the edited one is sent. */
     editEarlier: async (message) => {
-      const begun = editedIn(sessionId);
-      const isKept = begun === message.id || begun && await keepsEdit(begun);
-      if (isKept) {
-        document.getElementById("input")?.focus();
-        return;
-      }
-      const { typed, files, missing } = await contentOf(sessionId, { ...message, input: message.text });
-      beginEdit(sessionId, message.id, typed, files);
-      tellMissing(missing);
+      const missing = await (await loadEarlier()).editEarlier(sessionId, message, view.feed.value?.state.value);
+      if (missing) tellMissing(missing);
+      else actions.leaveDock();
     },
-    dropEdit: async () => { if (!await keepsEdit(editedIn(sessionId) ?? "")) endEdit(sessionId); },
+    dropEdit: async () => (await loadEarlier()).dropEdit(sessionId, view.feed.value?.state.value),
     changeQueued: (id, fields) => api(path(`queue/${encode(id)}`), { method: "PATCH", body: fields }),
     removeQueued: (id) => api(path(`queue/${encode(id)}`), { method: "DELETE" }),
     /** Send a message again that was not sent; `onRead` is called once its files are read. */
@@ -155,13 +136,3 @@ export function makeActions(sessionId, view) {
 
 /** Return the last turn of the conversation, undefined if there is none. */
 export const lastTurn = (/** @type {any} */ state) => state.turns.filter((/** @type {any} */ turn) => turn.onPath).at(-1);
-
-/** Delete a session and show another one. */
-export async function deleteSession(/** @type {string} */ id) {
-  await api(`api/sessions/${id}`, { method: "DELETE" });
-  removeDraft(id);
-  sessions.value = sessions.value.filter((each) => each.id !== id); // one of the others is shown
-  current.value = null;
-  go("#/", { replace: true });
-  await refreshSessions();
-}

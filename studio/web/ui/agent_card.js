@@ -2,6 +2,7 @@
 // A sub-agent in short: what it is to do, how far it is, and what it does now.
 
 import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { isLost } from "../net/leader.js";
 import { newId } from "../state/outbox.js";
 import { attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
@@ -33,7 +34,7 @@ export function AgentCard({ agent, state, actions, isInPane = false }) {
     .filter(Boolean); // none are known before the first reply has ended
   return html`<div class=${`card agent ${status}`} data-agent=${id}>
     <p class="agent-head"><b>${escapeHidden(id)}</b>${" "}
-      <span class="meta outcome">${waits ? "waits for you" : STATUSES.get(status)}</span>
+      <span class="meta outcome">${waits ? "waits for you" : status === "running" && isLost.value ? "worked when the connection was lost" : STATUSES.get(status)}</span>
       <span class="meta"> · ${isAgain && "last run "}${status === "running" ? html`<${Seconds} since=${agent.startedAt} />` : spanText(agent.startedAt, agent.endedAt)}</span>
       ${facts.map((fact) => html`<span class="meta"> · ${fact}</span>`)}
     </p>

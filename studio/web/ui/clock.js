@@ -3,6 +3,7 @@
 // is the same text everywhere.
 
 import { html, useEffect, useLayoutEffect, useReducer, useRef } from "../vendor/preact.js";
+import { cutSince } from "../net/leader.js";
 
 const TICK_MS = 100;
 
@@ -32,14 +33,16 @@ export function timeOfDay(/** @type {string | null} */ at) {
 }
 
 /**
- * The time since `since`, or until `until`: nothing else is drawn for it. It is not read aloud.
+ * The time since `since`, or until `until`: nothing else is drawn for it. It stands still while the studio does not answer.
+ * It is not read aloud.
  * @param {{since?: string | null, until?: string | null, tenths?: boolean}} props
  */
 export function Seconds({ since = null, until = null, tenths = false }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => { // so that it is never painted without them
     const write = () => {
-      const span = until ? Date.parse(until) - Date.now() + 999 : Date.now() - Date.parse(since ?? "");
+      const now = cutSince.peek() ?? Date.now(); // what goes on is not known meanwhile
+      const span = until ? Date.parse(until) - now + 999 : now - Date.parse(since ?? "");
       const text = Number.isFinite(span) ? textOf(span, tenths) : "";
       if (element.current && element.current.textContent !== text) element.current.textContent = text;
     };

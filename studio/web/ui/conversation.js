@@ -1,6 +1,7 @@
 // The session that is shown, apart from its message box: its header, its log, and what is said of it.
 
-import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { isLost } from "../net/leader.js";
 import { forget, openFeed } from "../net/session_feed.js";
 import { draftOf, joined, removeDraft, restoreDraft, shownDraft } from "../state/drafts.js";
 import { hasView, openOptions } from "../state/files.js";
@@ -10,15 +11,14 @@ import { go } from "../state/route.js";
 import { current, noteFirstMessage, refreshSoon } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
+import { Connection } from "./connection.js";
 import { Header } from "./header.js";
 import { Log } from "./log.js";
 import "./lost_focus.js"; // listens in the whole page
 import { closeUnused, isBeside, openByItself, openPane, openTab } from "./pane.js";
 import { Announcements } from "./status.js";
 
-const RECONNECTING_MS = 1000; // without a stream, before the page says so
 const WRITES_UNASKED = new Set(["accept_edits", "auto"]); // modes in which files are written without a question
-const ENDED_MS = 8000; // without a stream, before the page says that the studio may have ended
 
 const SHOWN_CHARS = 300; // of a text that was not sent
 
@@ -33,11 +33,12 @@ export function Conversation({ view }) {
 function Followed({ id, feed, actions, command }) {
   const { state } = feed;
   usePreview(id, state);
+  useLayoutEffect(() => { document.documentElement.toggleAttribute("data-lost", isLost.value); }, [isLost.value]); // no caret
   const first = feed.isCaughtUp.value ? state.value.turns[0]?.message.text ?? "" : "";
   useEffect(() => { noteFirstMessage(id, first); }, [id, first]);
   return html`
     <${Header} session=${current} state=${state} actions=${actions} />
-    <${Connection} feed=${feed} />
+    <${Connection} is=${feed.connection.value} reason=${feed.closingReason.value} />
     ${!feed.isCaughtUp.value && !state.value.turns.length ? loading
       : html`<${Log} sessionId=${id} state=${state} session=${current} actions=${actions} command=${command} />`}
     <${Announcements} state=${state} />`;
@@ -104,21 +105,4 @@ function usePreview(id, state) {
       if (!openTab.peek()) openByItself("preview");
     } else if (closeUnused()) opened.delete(id);
   }, [id, state.value, mode, workspace]);
-}
-
-/** Say that the studio closes, and that the stream is cut once it has been for a moment; then also what the person can do. */
-function Connection({ feed }) {
-  const late = useSignal(0);
-  const is = feed.connection.value, reason = feed.closingReason.value;
-  useEffect(() => {
-    late.value = 0;
-    if (is !== "reconnecting") return undefined;
-    const timers = [RECONNECTING_MS, ENDED_MS].map((delay) => setTimeout(() => { late.value = delay; }, delay));
-    return () => timers.forEach(clearTimeout);
-  }, [is]);
-  const hasEnded = reason ? reason !== "handed_over" : late.value >= ENDED_MS;
-  if (is === "closing") return html`<p class="connection" role="status">${hasEnded ? "The studio is closing." : "Another studio takes over."} Your text is kept.</p>`;
-  if (is !== "reconnecting" || !(reason || late.value)) return null;
-  return html`<p class="connection" role="status">Reconnecting…${hasEnded && html` ${reason ? "The studio has ended" : "The studio may have ended"
-    }: start it with <code>agx serve</code>. Your text is kept.`}</p>`;
 }

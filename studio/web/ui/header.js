@@ -4,13 +4,13 @@
 import { html, useEffect, useRef, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
 import { ask } from "../state/asked.js";
+import { removeDraft } from "../state/drafts.js";
 import { openOptions, pathsOf } from "../state/files.js";
 import { editsIn } from "../state/folder_files.js";
 import { MODES } from "../state/permission_modes.js";
-import { route } from "../state/route.js";
-import { SHORTLY, attempt, current, showStatus, titleOf } from "../state/studio.js";
+import { go, route } from "../state/route.js";
+import { SHORTLY, attempt, current, refreshSessions, sessions, showStatus, titleOf } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText, hasHidden } from "../text/hidden_characters.js";
-import { deleteSession } from "./actions.js";
 import { BackLink } from "./back_link.js";
 import { Trust, TrustLink } from "./trust.js";
 import { closePane, isNarrow, openPane, openTab } from "./pane.js";
@@ -144,6 +144,16 @@ async function confirmDelete(/** @type {any} */ session) {
   const title = `Delete “${escapeHiddenText(titleOf(session))}”?`;
   const text = "The session is deleted permanently. Files that it changed are kept.";
   if (await ask({ title, text, action: "Delete session", isDangerous: true }) !== null) await deleteSession(session.id);
+}
+
+/** Delete a session and show another one. */
+async function deleteSession(/** @type {string} */ id) {
+  await api(`api/sessions/${id}`, { method: "DELETE" });
+  removeDraft(id);
+  sessions.value = sessions.value.filter((each) => each.id !== id); // one of the others is shown
+  current.value = null;
+  go("#/", { replace: true });
+  await refreshSessions();
 }
 
 /** The files of the workspace whose instructions the model gets. @param {{session: any}} props */

@@ -2,6 +2,7 @@
 // The list of sessions: what waits and what runs, by day; found by words, archived ones on request.
 
 import { html } from "../vendor/preact.js";
+import { isLost } from "../net/leader.js";
 import { openFinder } from "../state/finder.js";
 import { go, route, sessionPath } from "../state/route.js";
 import {
@@ -109,5 +110,5 @@ function Mark({ session: { id, state, last_outcome: outcome } }) {
   if (state === "waiting") return html`<span class="mark waiting"><span aria-hidden="true">●</span> <span class="hidden-text">waiting for you</span></span>`;
   if (state !== "running") return outcome && !NOT_FAILED.test(outcome)
     ? html`<span class="mark failed" title="Failed"><span aria-hidden="true">✗</span> <span class="hidden-text">failed</span></span>` : null;
-  return html`<span class="mark running"><span aria-hidden="true">◐</span> <span class="hidden-text">running</span>${since && html`<${Seconds} since=${since} />`}</span>`;
+  return html`<span class="mark running"><span aria-hidden="true">◐</span> ${isLost.value ? "was running" : html`<span class="hidden-text">running</span>${since && html`<${Seconds} since=${since} />`}`}</span>`;
 }

@@ -2,6 +2,7 @@
 // What happens in a session now, in a few words: for its header and for screen readers.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { isLost } from "../net/leader.js";
 import { openRequests } from "../state/requests.js";
 import { agentName } from "../text/agent_words.js";
 import { lastTurn } from "./actions.js";
@@ -13,11 +14,15 @@ export function ActivityText({ state }) {
   const doing = activityOfSession(state.value);
   useRedrawAt(doing?.until ?? null);
   if (!doing) return null;
-  const { text, since, until } = doing;
+  const { since, until } = doing, text = isLost.value ? lostText(doing.text) : doing.text;
   const isYours = /^Waiting for your /.test(text);
-  const short = isYours ? "Waiting for you" : until ? "" : /^[A-Z][a-z]+ing(?= )/.exec(text)?.[0]; // where there is little room
+  const short = isLost.value ? "Connection lost" : isYours ? "Waiting for you" : until ? "" : /^[A-Z][a-z]+ing(?= )/.exec(text)?.[0]; // where there is little room
   return html`<span class=${isYours ? "doing yours" : "doing"}><span class="long">${text}</span>${short && html`<span class="short">${short}</span>`}${(since || until) && html`<span aria-hidden="true">${until ? " " : ", "}<${Seconds} since=${since} until=${until} /></span>`}</span>`;
 }
+
+/** Return what went on when the connection was lost. */
+const lostText = (/** @type {string} */ text) => /^[A-Z][a-z]+ing\b/.test(text)
+  ? `Connection lost while ${text[0].toLowerCase()}${text.slice(1)}` : `Connection lost. Before: ${text}`;
 
 const ENDS = {
   done: "Answer complete.",

@@ -2,6 +2,7 @@
 // What a model thinks and does, in short: its thoughts folded, and the reasoning steps of a turn.
 
 import { html } from "../vendor/preact.js";
+import { isLost } from "../net/leader.js";
 import { openStep } from "../state/reasoning.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
 import { Seconds, spanText } from "./clock.js";
@@ -28,7 +29,7 @@ export function Steps({ turn }) {
   if (turn.status === "running") {
     const [from, to] = shownRange(turn);
     return html`<section class="reasoning" aria-label="Steps" aria-live="off">
-      <p class="activity"><span>The turn so far</span><${Seconds} since=${turn.startedAt} /></p>
+      <p class="activity"><span>${isLost.value ? "The turn until the connection was lost" : "The turn so far"}</span><${Seconds} since=${turn.startedAt} /></p>
       <${OtherSteps} id=${`${turn.id}/earlier`} word="earlier" steps=${steps.slice(0, from)} first=${1} />
       <${List} steps=${steps.slice(from, to)} first=${from + 1} />
       <${OtherSteps} id=${`${turn.id}/later`} word="later" steps=${steps.slice(to)} first=${to + 1} />
