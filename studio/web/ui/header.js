@@ -1,7 +1,7 @@
 // @ts-check
 // The line above the log: what the session is, where it works, what it may do, and what happens now.
 
-import { html, useEffect, useRef, useSignal } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
 import { ask } from "../state/asked.js";
 import { removeDraft } from "../state/drafts.js";
@@ -68,7 +68,7 @@ function Menu({ session, actions }) {
   const box = useRef(/** @type {HTMLElement|null} */ (null));
   const button = useRef(/** @type {HTMLElement|null} */ (null));
   const close = () => { isOpen.value = false; };
-  useEffect(close, [route.value]); // where the list takes the place of the session, the menu would be there again
+  useLayoutEffect(close, [route.value]); // where the list takes the place of the session, the menu would be there again
   useEffect(() => {
     if (!isOpen.value) return undefined;
     /** @type {HTMLElement|null} */ (box.current?.querySelector("[role=menuitem]"))?.focus();
