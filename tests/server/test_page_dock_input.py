@@ -219,9 +219,10 @@ async def test_one_key_chooses_no_mode_that_asks_less(make_studio: StudioMaker, 
         session_id = await studio.session()
         path = f"/api/sessions/{session_id}"
         await enter(tab, studio, f"#/s/{session_id}")
-        await tab.evaluate("document.getElementById('session-mode').focus()")
-        await type_keys(tab, "Edit the page")
-        assert await tab.evaluate(INPUT) == "Edit the page"
+        for name, text in (("model", "Add a page"), ("mode", ", edit it")):  # "Add key…" is one of the models
+            await tab.evaluate(f"document.getElementById('session-{name}').focus()")
+            await type_keys(tab, text)
+        assert await tab.evaluate(f"[{INPUT}, location.hash]") == ["Add a page, edit it", f"#/s/{session_id}"]
         await tab.evaluate("document.getElementById('session-mode').focus()")
         await tab.press("ArrowDown")
         asked = "Edit files and run sandboxed commands without asking"

@@ -211,6 +211,9 @@ function useDroppedFiles(/** @type {import("../state/drafts.js").Draft} */ draft
   }, [draft]);
 }
 
+/** Have what is typed in a list be a message: it chooses nothing there. @param {KeyboardEvent} event */
+const onTyped = (event) => { if (isTyped(event)) document.getElementById("input")?.focus(); };
+
 /** @param {{session: any, change: (fields: any) => Promise<unknown>}} props */
 function ModelChoice({ session, change }) {
   const { default: defaultModel, models: all } = models.value;
@@ -228,7 +231,7 @@ function ModelChoice({ session, change }) {
     target.value = model;
     go("#/settings/models");
   };
-  return html`<select id="session-model" aria-label="Model" title="Holds from the next message" value=${model} onChange=${onChange}>
+  return html`<select id="session-model" aria-label="Model" title="Holds from the next message" value=${model} onChange=${onChange} onKeyDown=${onTyped}>
     <option value="">${byDefault ? modelText(byDefault, label) : escapeHidden(label)}</option>
     ${usable.map((each) => html`<option key=${each.id} value=${each.id}>${modelText(each)}</option>`)}
     ${!isListed && html`<option value=${model}>${escapeHidden(model)}</option>`}
@@ -253,8 +256,7 @@ function ModeChoice({ session, change }) {
   };
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
     lastKey.current = event.key === " " ? "Enter" : event.key;
-    if (!isTyped(event)) return;
-    document.getElementById("input")?.focus(); // what is typed is a message: it chooses no mode
+    onTyped(event);
   };
   return html`<select id="session-mode" aria-label="Permissions" value=${session.permission_mode} onChange=${onChange}
     onKeyDown=${onKeyDown} onPointerDown=${() => { lastKey.current = ""; }}>
