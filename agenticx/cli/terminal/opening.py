@@ -53,6 +53,7 @@ def open_conversation(
         try:
             yield conversation
         except KeyboardInterrupt:
+            _drop_stop(runner)
             raise
         except BaseException:
             _close(runner, conversation)
@@ -62,6 +63,15 @@ def open_conversation(
                 runner.run(conversation.note_stopped_subagents())
             finally:
                 _close(runner, conversation)
+
+
+def _drop_stop(runner: asyncio.Runner) -> None:
+    """Have the loop take the stop that is left in it if a signal came while the work of `run` was ending.
+
+    Otherwise the runner's last work, the end of the tasks that are left, would be stopped.
+    """
+    with suppress(RuntimeError):  # it was stopped
+        runner.get_loop().run_until_complete(asyncio.sleep(0))
 
 
 def _close(runner: asyncio.Runner, conversation: TerminalConversation) -> None:
