@@ -463,8 +463,13 @@ async def test_the_focus_moves_beside_a_button_that_goes_away(make_studio: Studi
         await press_button(tab, "Continue")
         await tab.wait_for(f"{LOG}.includes('then')")
         await wait_for_focus(tab, "#input")
+        await fill(tab, "Message", "a draft")
         await press_button(tab, "Stop")
+        await wait_for_focus(tab, "#input")
+        await tab.press("Enter")  # at once: it was meant for the button
         await tab.wait_for(STOPPED)
+        assert await tab.evaluate(INPUT) == "a draft"
+        await fill(tab, "Message", "")
         await press_button(tab, "Continue")
         await tab.wait_for(f"{LOG}.includes('did not accept the key')")
         await press_button(tab, "Try again")

@@ -1,11 +1,13 @@
 // @ts-check
 // Keeps the focus near the place where it was when what has it is removed, hidden or disabled, so that no key is lost. It moves
-// to a text, a heading or the message box, and to no button that a key still held down would press. It listens when imported.
+// to a text, a heading or the message box, and to no button that a key still held down would press. An Enter that was meant
+// for what is gone does not send the message either. It listens when imported.
 
 import { isField, lastInput, moveFocus } from "../state/input.js";
 
 const ITEMS = "li, tr, .card, .grid-item, .option-state"; // texts with buttons
 const OPENERS = ".collapse, .expand, #sessions [aria-current]"; // in the list of sessions: they show it, hide it, or lead back
+const MEANT_MS = 800; // in which an Enter is meant for what had the focus before: longer than it takes to see that it is gone
 
 /** What has the focus, or had it last. @type {Element|null} */
 let last = document.activeElement;
@@ -49,3 +51,20 @@ function placeNear(element, removal) {
 const note = () => { last = document.activeElement; };
 for (const type of ["focusin", "pointerup", "click"]) document.addEventListener(type, note, { capture: true }); // a click beside it takes the focus away
 addEventListener("blur", () => { if (document.activeElement?.localName === "iframe") note(); });
+
+let meantUntil = -Infinity, lastKey = "", isHeldElsewhere = false;
+const isBox = (/** @type {EventTarget|null} */ target) => target === document.getElementById("input");
+document.addEventListener("focusin", ({ target }) => {
+  if (isBox(target) && (lastInput.isByPage || lastKey === "Enter" || lastKey === " ")) meantUntil = performance.now() + MEANT_MS;
+});
+document.addEventListener("input", ({ target }) => { if (isBox(target)) meantUntil = -Infinity; });
+document.addEventListener("pointerdown", () => { lastKey = ""; }, { capture: true });
+document.addEventListener("keydown", (event) => {
+  const { key, repeat, target, timeStamp } = event;
+  lastKey = key;
+  if (!repeat) isHeldElsewhere = !isBox(target);
+  if (key !== "Enter" || !isBox(target) || (timeStamp >= meantUntil && !(repeat && isHeldElsewhere))) return;
+  event.preventDefault();
+  event.stopPropagation();
+  if (timeStamp < meantUntil) meantUntil = timeStamp + MEANT_MS; // one of many
+}, { capture: true });
