@@ -241,8 +241,11 @@ async def test_a_message_to_a_subagent_is_shown_until_it_is_read_also_by_a_retry
         await tab.wait_for(f"{unread} === 'Will be read in this turn please hurry'")
         await tab.reload()
         await tab.wait_for(f"{card} && {unread} === 'Will be read in this turn please hurry'")
-        await click(tab, "Cancel", card)
+        await press_button(tab, "Cancel", card)
         await tab.wait_for(f"{unread} === 'Not read please hurry'")
+        await wait_for_focus(tab, ".card.agent", "helper-1 stopped")
+        await tab.press("Enter")  # which is not for Retry, in the place of Cancel
+        assert await tab.evaluate(unread) == "Not read please hurry"
         await click(tab, "Retry", card)
         await tab.wait_for(f"{card}.innerText.includes('waits for you') && {unread} === ''")
         await tell("and well")

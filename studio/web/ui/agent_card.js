@@ -80,7 +80,7 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
   const field = useRef(/** @type {any} */ (null));
   const opener = useRef(/** @type {any} */ (null));
   useLayoutEffect(() => { if (isWriting && !unsent.has(key)) field.current?.focus(); }, [isWriting]);
-  const button = (label, action) => html`<button type="button" class="quiet" onClick=${() => attempt(action)}>${label}</button>`;
+  const button = (label, action) => html`<button key=${label} type="button" class="quiet" onClick=${() => attempt(action)}>${label}</button>`;
   const keepTyped = (/** @type {string} */ text) => {
     const before = unsent.get(key);
     const typed = before?.text === text ? before : { text, messageId: newId() };
