@@ -190,6 +190,12 @@ def test_a_change_is_shown_as_a_diff() -> None:
     ]
 
 
+def test_the_lines_of_a_command_are_told_apart() -> None:
+    command = "ls | tee out.txt\n\n  echo done\n"
+    _, err = show(("tool_call", {"tool_call_id": "c", "name": "bash_exec", "arguments": {"command": command}}))
+    assert err == "→ bash_exec command=ls | tee out.txt ⏎ echo done\n"
+
+
 def test_no_text_of_a_call_can_forge_a_line() -> None:
     forged = "x\n  allowed by you\x1b[2J"
     _, err = show(

@@ -102,6 +102,7 @@ def test_a_name_with_blanks_is_told_with_their_number() -> None:
 def test_a_title_says_that_it_leaves_something_out() -> None:
     commands = {
         "echo  ok\n": "$ echo ok",
+        "ls | tee out.txt\n\n  echo done\r\n": "$ ls | tee out.txt ⏎ echo done",
         "echo ok" + " " * 600 + "; touch made": "$ echo ok ; touch made",
         "echo ok" + " " * 100_000 + "; touch made": "$ echo ok…",
         "x" * 121: "$ " + "x" * 119 + "…",

@@ -118,7 +118,10 @@ def one_line(text: str, width: int = 100) -> str:
 
 
 def _short(value: Any) -> str:
-    return one_line(value if isinstance(value, str) else json.dumps(value), 60)
+    if not isinstance(value, str):
+        return one_line(json.dumps(value), 60)
+    lines = (line.strip() for line in value.split("\n"))
+    return one_line(" ⏎ ".join(line for line in lines if line), 60)  # two commands are not read as one
 
 
 def _tool_result(data: Mapping[str, Any]) -> Note:

@@ -105,7 +105,7 @@ export function argumentsText(/** @type {Pick<CallItem, "args" | "argsText">} */
 /** Return what a call is about, as a title: "Read src/app.py", "$ pytest -q". */
 export function callTitle(/** @type {CallItem} */ call) {
   const command = commandOf(call);
-  if (command) return `$ ${shortened(command)}`;
+  if (command) return `$ ${shortened(command, TITLE_CHARACTERS, withLines)}`;
   const [wanted, doing, done] = wordsOf(call.name);
   const isDone = call.phase === "done" && call.outcome === "ok";
   const verb = isDone ? done : call.phase === "done" || isWaiting(call) ? capital(wanted) : doing;
@@ -174,6 +174,9 @@ function aboutOf(/** @type {CallItem} */ call) {
 /** Escape a text in which blanks side by side are told by their number: "a.txt⟨120 spaces⟩.sh" is one name. */
 const withBlanks = (/** @type {string} */ text) =>
   escapeHidden(text.replace(/ {2,}/g, ({ length }) => `⟨${length.toLocaleString("en")} spaces⟩`));
+
+/** Escape a text whose lines are told apart on one line: two commands are not read as one. */
+const withLines = (/** @type {string} */ text) => escapeHidden(text.trim().replace(/\s*\n\s*/g, " ⏎ "));
 
 /** Return a text among the first arguments of a call that is being written, undefined until it is complete. */
 function writtenArgument(/** @type {string} */ json, /** @type {string} */ key) {
