@@ -318,7 +318,7 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
         await send_message(tab, "a page")
         tabs = f"[...({PANE}?.querySelectorAll('.options button') ?? [])].map((one) => one.textContent).join()"
         await tab.wait_for(f"{tabs} === 'All,Option 1,Option 2'")
-        grid = f"[...{PANE}.querySelectorAll('.grid-item h3')].map((one) => one.innerText.split(' · ').at(-1))"
+        grid = f"[...{PANE}.querySelectorAll('.grid-item h2')].map((one) => one.innerText.split(' · ').at(-1))"
         await tab.wait_for(f"{grid}.join() === 'done,done'")
         await tab.evaluate(f"{PANE}.querySelectorAll('.options button')[1].click()")
         state = f"({PANE}?.querySelector('.option-state span')?.textContent.trim() ?? '')"
@@ -396,7 +396,7 @@ async def test_an_option_is_picked_while_another_is_written(make_studio: StudioM
         await enter(tab, studio)
         await fill(tab, "Number of answers", "2")
         await send_message(tab, "a word")
-        states = f"[...({PANE}?.querySelectorAll('.grid-item h3') ?? [])].map((one) => one.innerText.split(' · ')[2])"
+        states = f"[...({PANE}?.querySelectorAll('.grid-item h2') ?? [])].map((one) => one.innerText.split(' · ')[2])"
         found = await tab.wait_for(
             f"{states}.includes('done') && {states}.some((one) => /^Writing, \\d+ s$/.test(one)) && {states}"
         )

@@ -177,7 +177,7 @@ function GridItem({ state, number, actions, contents, addressOf, show, pick }) {
   const stored = revision?.text === null && !revision.growing ? contents(addressOf(revision), revision.mediaType) : null;
   const text = revision?.text ?? stored?.text ?? null;
   return html`<section class=${turn.status === "failed" && !revision ? "grid-item failed" : "grid-item"} aria-label=${`Option ${number}`}>
-    <header><h3>${number} · ${escapeHidden(turn.model)} · <${OptionState} turn=${turn} state=${state} />${picked.includes(number) && ", picked"}</h3>
+    <header><h2>${number} · ${escapeHidden(turn.model)} · <${OptionState} turn=${turn} state=${state} />${picked.includes(number) && ", picked"}</h2>
       <button type="button" class="quiet" aria-label=${`Show option ${number} alone`} onClick=${() => show(number)}>Show</button>
       ${turn.status === "done" && picked.at(-1) !== number && html`<button type="button" class="main" onClick=${() => pick(number)}>Use this one</button>`}
       ${turn.status === "running" && html`<button type="button" onClick=${() => attempt(() => actions.stopOption(number))}>Stop this one</button>`}
