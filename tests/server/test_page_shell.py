@@ -820,6 +820,20 @@ async def test_mode_auto_needs_a_second_click_and_a_call_is_explained(make_studi
         assert tab.errors == []
 
 
+CLOSE_SETTINGS = "document.querySelector('#settings header button')"
+ROWS_OF_USAGE = """(() => {
+    const boxes = (cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const rects = [...range.getClientRects()].filter(({height}) => height < 40); // lines, without the link around
+        return rects.map(({top, height}) => top + height / 2);
+    };
+    return [...document.querySelectorAll('#settings .by-session tbody tr')].map((row) => [...row.cells].map(boxes))
+        .filter((cells) => cells.flat().some((middle) => Math.abs(middle - cells[0][0]) > 2));
+})()"""
+"""Rows of sessions whose name and figures are not on one line."""
+
+
 @pytest.mark.ci_lane
 @pytest.mark.shares_secrets
 async def test_settings_show_all_tabs_on_a_phone_and_long_lists_from_their_beginning(
@@ -837,6 +851,8 @@ async def test_settings_show_all_tabs_on_a_phone_and_long_lists_from_their_begin
         inside = f"{links}.every((link) => link.getBoundingClientRect().right <= innerWidth)"
         assert await tab.evaluate(f"[{links}.length, {inside}]") == [7, True]
         assert await tab.evaluate(SMALL_TARGETS) == []
+        assert await tab.evaluate(f"{CLOSE_SETTINGS}.getBoundingClientRect().right > 370")
+        assert await tab.evaluate(ROWS_OF_USAGE) == []
         await tab.evaluate("location.hash = '#/settings/rules'")
         count = "document.querySelectorAll('#rule-list .revoke').length"
         await tab.wait_for(f"{count} === 100")
