@@ -415,6 +415,27 @@ async def test_an_option_is_picked_while_another_is_written(make_studio: StudioM
         assert tab.errors == []
 
 
+async def test_an_answer_that_has_ended_is_shown_from_its_beginning_unless_the_person_has_scrolled(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    growing = ["\n\n".join(f"Line {number}." for number in range(200)), hang()]
+    async with make_studio(ScriptedModel([growing, growing])) as studio:
+        await enter(tab, studio)
+        await fill(tab, "Number of answers", "2")
+        await send_message(tab, "a word")
+        boxes = f"[...({PANE}?.querySelectorAll('.grid-item .document') ?? [])]"
+        hidden = f"{boxes}.map((one) => one.scrollHeight - one.scrollTop - one.clientHeight)"  # below
+        await tab.wait_for(f"{boxes}.length === 2 && {boxes}.every((one) => one.innerText.includes('Line 198.'))")
+        await tab.wait_for(f"{hidden}.every((pixels) => pixels <= 24) && {boxes}.every((one) => one.scrollTop > 300)")
+        await tab.turn_wheel(f"{boxes}[0]", -300)
+        await tab.wait_for(f"{hidden}[0] > 250")
+        for number in (1, 2):
+            await click(tab, "Stop this one", f"{PANE}.querySelector('[aria-label=\"Option {number}\"]')")
+        await tab.wait_for(STOPPED)
+        await tab.wait_for(f"{boxes}[0].scrollTop > 300 && {boxes}[1].scrollTop === 0")
+        assert tab.errors == []
+
+
 async def downloaded(tab: Tab, folder: Path, name: str, button: str) -> bytes:
     """Click a button and return the file that the browser stores."""
     await tab.click(f"{PANE}.querySelector({button!r})")

@@ -198,11 +198,15 @@ function OptionState({ turn, state }) {
   return html`${text}${until ? html` <${Seconds} until=${until} />` : html`, <${Seconds} since=${since ?? turn.startedAt} />`}`;
 }
 
-/** Return the properties of a box that is kept at its end while it grows, unless the person has scrolled up. */
+/** Return the properties of a box that is at its end while it grows, then at its beginning, unless the person has scrolled up. */
 function useEnd(text, isGrowing) {
   const box = useRef(/** @type {HTMLElement|null} */ (null));
   const isAtEnd = useRef(true);
-  useLayoutEffect(() => { if (box.current && isGrowing && isAtEnd.current) box.current.scrollTop = Number.MAX_SAFE_INTEGER; }, [text]);
+  const hasGrown = useRef(false);
+  useLayoutEffect(() => {
+    if (box.current && isAtEnd.current && (isGrowing || hasGrown.current)) box.current.scrollTop = isGrowing ? Number.MAX_SAFE_INTEGER : 0;
+    hasGrown.current = isGrowing;
+  }, [text, isGrowing]);
   const onScroll = ({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
     isAtEnd.current = scrollHeight - scrollTop - clientHeight <= END_PIXELS;
   };
