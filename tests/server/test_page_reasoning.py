@@ -31,7 +31,7 @@ WORK = [
 
 RANGES = """
     const callsAt = (places) => new Map(places.map((index) => [`call ${index}`, { index }]));
-    const turns = given.map(([count, open]) => ({ steps: Array(count), _reasoning: { openCalls: callsAt(open) } }));
+    const turns = given.map(([count, open]) => ({ steps: Array(count), openCalls: callsAt(open) }));
     return turns.map(module.shownRange);
 """
 
@@ -39,7 +39,7 @@ RANGES = """
 @pytest.mark.skipif(NODE is None, reason="needs node")
 def test_the_steps_of_a_running_turn_are_the_last_ones_from_the_call_on_that_runs() -> None:
     given = [[9, []], [9, [2, 3]], [9, [7]], [3, []], [3, [1]]]
-    assert run_module("ui/steps.js", RANGES, given) == [[5, 9], [2, 6], [5, 9], [0, 4], [0, 4]]
+    assert run_module("state/reasoning.js", RANGES, given) == [[5, 9], [2, 6], [5, 9], [0, 4], [0, 4]]
 
 
 @pytest.mark.ci_lane

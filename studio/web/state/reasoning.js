@@ -95,8 +95,12 @@ export const NO_REASONING = Object.freeze({
 /** Return the steps to show: the last four while the turn runs, afterwards all. */
 export const shownSteps = ({ steps, done }) => done ? steps : steps.slice(-SHOWN_STEPS);
 
-/** Return the place of the step of the first call without a result, -1 if there is none. @returns {number} */
-export const openStep = ({ openCalls }) => openCalls.values().next().value?.index ?? -1;
+/** Return the places between which the steps stand that are shown while the turn runs: others may wait behind its open call. */
+export function shownRange({ steps, openCalls }) {
+  const open = openCalls.values().next().value?.index ?? -1, last = steps.length - SHOWN_STEPS;
+  const from = Math.max(0, open < 0 ? last : Math.min(last, open));
+  return [from, from + SHOWN_STEPS];
+}
 
 /**
  * Return the reasoning with one more event of a session's log.

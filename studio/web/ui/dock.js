@@ -4,7 +4,7 @@
 import { effect, html, signal, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { api, ApiError, encodedPath } from "../net/api.js";
 import { forgetText, storedText, storeSoon } from "../state/drafts.js";
-import { isField, lastInput } from "../state/input.js";
+import { isField, lastInput, moveFocus } from "../state/input.js";
 import { openRequests } from "../state/requests.js";
 import { askedText, isTeamTurn } from "../state/team_turns.js";
 import { SHORTLY } from "../state/studio.js";
@@ -87,7 +87,8 @@ export function Dock({ state, actions }) {
     if (request || !hadFocus.current) return;
     hadFocus.current = false;
     noteLeft();
-    if (!lastInput.isTouch) actions.leaveDock();
+    const input = document.getElementById("input");
+    if (!lastInput.isTouch && input) moveFocus(input);
     else document.getElementById("log")?.focus({ preventScroll: true });
   });
   useEffect(() => {

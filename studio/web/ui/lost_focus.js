@@ -52,16 +52,16 @@ const note = () => { last = document.activeElement; };
 for (const type of ["focusin", "pointerup", "click"]) document.addEventListener(type, note, { capture: true }); // a click beside it takes the focus away
 addEventListener("blur", () => { if (document.activeElement?.localName === "iframe") note(); });
 
-let meantUntil = -Infinity, lastKey = "", isHeldElsewhere = false;
+let meantUntil = -Infinity, isHeldElsewhere = false;
 const isBox = (/** @type {EventTarget|null} */ target) => target === document.getElementById("input");
 document.addEventListener("focusin", ({ target }) => {
-  if (isBox(target) && (lastInput.isByPage || lastKey === "Enter" || lastKey === " ")) meantUntil = performance.now() + MEANT_MS;
+  if (isBox(target) && lastInput.isByPage) meantUntil = performance.now() + MEANT_MS;
 });
-document.addEventListener("input", ({ target }) => { if (isBox(target)) meantUntil = -Infinity; });
-document.addEventListener("pointerdown", () => { lastKey = ""; }, { capture: true });
+const use = () => { meantUntil = -Infinity; }; // something is done after the focus has moved
+document.addEventListener("input", ({ target }) => { if (isBox(target)) use(); });
+for (const type of ["pointerdown", "click"]) document.addEventListener(type, use, { capture: true });
 document.addEventListener("keydown", (event) => {
   const { key, repeat, target, timeStamp } = event;
-  lastKey = key;
   if (!repeat) isHeldElsewhere = !isBox(target);
   if (key !== "Enter" || !isBox(target) || (timeStamp >= meantUntil && !(repeat && isHeldElsewhere))) return;
   event.preventDefault();

@@ -3,12 +3,10 @@
 
 import { html } from "../vendor/preact.js";
 import { isLost } from "../net/leader.js";
-import { openStep } from "../state/reasoning.js";
+import { shownRange } from "../state/reasoning.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
 import { Seconds, spanText } from "./clock.js";
 import { Fold } from "./fold.js";
-
-const SHOWN_STEPS = 4; // while the turn runs
 
 /** A thought, folded, with the time that it took. */
 export function Thinking({ id, item: { text, startedAt, endedAt } }) {
@@ -27,7 +25,7 @@ export function Thinking({ id, item: { text, startedAt, endedAt } }) {
 export function Steps({ turn }) {
   const { steps } = turn;
   if (turn.status === "running") {
-    const [from, to] = shownRange(turn);
+    const [from, to] = shownRange(turn._reasoning);
     return html`<section class="reasoning" aria-label="Steps" aria-live="off">
       <p class="activity"><span>${isLost.value ? "The turn until the connection was lost" : "The turn so far"}</span><${Seconds} since=${turn.startedAt} /></p>
       <${OtherSteps} id=${`${turn.id}/earlier`} word="earlier" steps=${steps.slice(0, from)} first=${1} />
@@ -41,13 +39,6 @@ export function Steps({ turn }) {
   return html`<${Fold} id=${`${turn.id}/steps`} className="reasoning" summary=${summary}>
     ${() => html`<${List} steps=${steps} first=${1} />`}
   <//>`;
-}
-
-/** Return the places between which the steps stand that are shown while a turn runs: others may wait behind its open call. */
-export function shownRange({ steps, _reasoning: reasoning }) {
-  const open = openStep(reasoning), last = steps.length - SHOWN_STEPS;
-  const from = Math.max(0, open < 0 ? last : Math.min(last, open));
-  return [from, from + SHOWN_STEPS];
 }
 
 const OtherSteps = ({ id, word, steps, first }) => steps.length > 0 && html`
