@@ -631,7 +631,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
     home = home or home_folder()
     check_home(home)
     for path in (shipped, home / name):
-        if path is not None and (text := _config_file(path)) is not None:
+        if path is not None and path.parent.is_dir() and (text := _config_file(path)) is not None:
             yield path, text
 
 
