@@ -437,6 +437,10 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
         assert (await studio.client.get("/api/keys")).json() == {"keys": []}
         await click(tab, "Store without testing", dialog)
         await tab.wait_for(f"!{dialog} && {button('Remove key of anthropic')} && true")
+        await click(tab, "Change key of anthropic")
+        await tab.wait_for(f"{text_of('dialog[open]')}.includes('Change the key of anthropic')")
+        await click(tab, "Cancel", dialog)
+        await tab.wait_for(f"!{dialog}")
         assert await tab.evaluate("document.querySelectorAll('main [role=alert]').length") == 0
         assert [error for error in tab.errors if "422" not in error and "503" not in error] == []
 

@@ -11,3 +11,6 @@ export function agentName(id) {
 
 /** Return the name of who sent a message: an agent, or the person for null. @param {string | null} id */
 export const senderName = (id) => id === null ? "You" : id === "meta" ? "The agent" : agentName(id);
+
+/** Return the word for the status of an option that has ended. @param {string} status */
+export const endWord = (status) => status === "partial" ? "incomplete" : status;

@@ -6,6 +6,7 @@ import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { highlight } from "../text/highlight.js";
 import { parseInline } from "../text/markdown_inline.js";
 import { parseMarkdown } from "../text/markdown.js";
+import { copyText } from "./clipboard.js";
 import { useLimit } from "./use_limit.js";
 
 const MAX_COLOURED = 100_000; // characters of a block of code; a longer one has no colours
@@ -210,6 +211,6 @@ export function CopyButton({ text }) {
     const timer = setTimeout(() => setLabel("Copy"), COPIED_MS);
     return () => clearTimeout(timer);
   }, [label]);
-  const copy = () => navigator.clipboard.writeText(text).then(() => setLabel("Copied"), () => setLabel("Not copied"));
+  const copy = () => copyText(text).then(() => setLabel("Copied"), () => setLabel("Not copied"));
   return html`<button type="button" class="copy" onClick=${copy}>${label}</button>`;
 }

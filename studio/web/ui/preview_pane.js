@@ -10,9 +10,10 @@ import { editedText, withFolder } from "../state/folder_files.js";
 import { optionOf } from "../state/reducer.js";
 import { openRequests } from "../state/requests.js";
 import { SHORTLY, attempt, showStatus } from "../state/studio.js";
-import { agentName } from "../text/agent_words.js";
+import { agentName, endWord } from "../text/agent_words.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { activityOf } from "./activity.js";
+import { copyText } from "./clipboard.js";
 import { Seconds } from "./clock.js";
 import { CsvView } from "./csv_view.js";
 import { DiffView } from "./diff_view.js";
@@ -25,7 +26,6 @@ import { Failure } from "./turn_end.js";
 import { useAction } from "./use_action.js";
 import { useLimit } from "./use_limit.js";
 
-const STATES = { done: "done", failed: "failed", stopped: "stopped", interrupted: "interrupted", partial: "incomplete" };
 const ALL = "all"; // instead of the number of an option: those of the last turn that has some beside each other
 const FILES = 100; // in the list, at first
 const MAX_TOGETHER = 4; // options beside each other; more are tabs
@@ -192,7 +192,7 @@ function GridItem({ state, number, actions, contents, addressOf, show, pick }) {
 
 /** How an option stands, or what it does and since when. */
 function OptionState({ turn, state }) {
-  if (turn.status !== "running") return STATES[turn.status] ?? turn.status;
+  if (turn.status !== "running") return endWord(turn.status);
   if (openRequests(state).some(({ agentId }) => agentId === turn.agentId)) return "waits for you";
   const { text, since, until } = activityOf(turn, []);
   return html`${text}${until ? html` <${Seconds} until=${until} />` : html`, <${Seconds} since=${since ?? turn.startedAt} />`}`;
@@ -348,7 +348,7 @@ function File({ state, option, revision, revisions, view, set, running, contents
     running.value = null;
   };
   const copy = () => attempt(async () => {
-    await navigator.clipboard.writeText(text ?? "");
+    await copyText(text ?? "");
     showStatus("Copied", SHORTLY);
   });
   const isStopped = frame.stopped.value === key && !isRunning;
@@ -362,7 +362,7 @@ function File({ state, option, revision, revisions, view, set, running, contents
         ${WIDTHS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select>
         <button type="button" class="run" disabled=${!canStop && (growing || text === null)} onClick=${run}>${canStop ? "Stop" : "Run"}</button>`}
       ${!isImage && html`<button type="button" class="quiet copy" disabled=${text === null} onClick=${copy}>Copy</button>`}
-      <span class="note size" role="status" title=${written}>${written}</span>
+      <span class="note size" title=${written}>${written}</span>
     </div>
     ${isPage && html`<details class="note run-note"><summary>${RUN_NOTE}</summary>${EXCEPTIONS}</details>`}
     ${isPage && (frame.isHanging.value || isStopped) && html`<p class="error">${isStopped

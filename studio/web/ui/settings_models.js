@@ -10,7 +10,7 @@ import { useAction } from "./use_action.js";
 import { useLimit } from "./use_limit.js";
 
 const ROWS = 100; // of a table, at first
-const SOURCES = { env: "from the environment", keyring: "in the keyring", file: "in a private file", database: "in the database" };
+const SOURCES = { env: "from the environment: to change it, set the variable and start the studio again", keyring: "in the keyring", file: "in a private file", database: "in the database" };
 
 export function ModelSettings() {
   const words = useSignal("");
@@ -26,10 +26,10 @@ export function ModelSettings() {
     await action();
     await load();
   });
-  const addKey = async (provider) => {
+  const addKey = async (provider, verb = "Add") => {
     const store = (test) => (key) => api(`api/keys/${encodeURIComponent(provider)}`, { method: "PUT", body: { key, test } });
     const key = await ask({
-      title: `Add the key of ${provider}`,
+      title: `${verb} the key of ${provider}`,
       text: "It is stored on the machine of the studio, after a test that costs nothing.",
       action: "Store key",
       field: { label: `Key of ${provider}`, value: "", type: "password" },
@@ -44,7 +44,8 @@ export function ModelSettings() {
     <h3>Keys</h3>
     <ul class="rows" aria-label="Keys of providers">
       ${keys.value?.map(({ provider, source }) => html`<li key=${provider}><strong>${escapeHidden(provider)}</strong> <span class="note">${SOURCES[source] ?? ""}</span>
-        ${source !== "env" && html`<button type="button" aria-label=${`Remove key of ${provider}`}
+        ${source !== "env" && html`<button type="button" aria-label=${`Change key of ${provider}`} onClick=${() => addKey(provider, "Change")}>Change key</button>
+          <button type="button" aria-label=${`Remove key of ${provider}`}
           onClick=${() => change(() => api(`api/keys/${encodeURIComponent(provider)}`, { method: "DELETE" }))}>Remove key</button>`}</li>`)}
       ${keys.value?.length === 0 && html`<li class="note">No provider has a key.</li>`}
     </ul>

@@ -8,7 +8,7 @@ import { optionOf, precedes, turnById } from "../state/reducer.js";
 import { fileText, rewoundFiles } from "../state/rewinds.js";
 import { SHORTLY, attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
-import { senderName } from "../text/agent_words.js";
+import { endWord, senderName } from "../text/agent_words.js";
 import { sentence } from "../text/tool_words.js";
 import { activityOf } from "./activity.js";
 import { AgentCard } from "./agent_card.js";
@@ -118,7 +118,7 @@ const Speaker = ({ name }) => html`<h3 class="speaker">${escapeHidden(name)}</h3
 /** An option of an answer: what it says and does is in the card, its files are in the pane. */
 function Option({ id, turn, isPicked, canPick, state: session, actions }) {
   const number = optionOf(turn.agentId);
-  const state = turn.status === "running" ? activityOf(turn, []).text : `${turn.status}${isPicked ? " · picked" : ""}`;
+  const state = turn.status === "running" ? activityOf(turn, []).text : `${endWord(turn.status)}${isPicked ? " · picked" : ""}`;
   const summary = html`<span class="call-title">Option ${number} · ${escapeHidden(turn.model)}</span>
     <span class="meta"> · ${state}${turn.status === "running" && html`, <${Seconds} since=${turn.startedAt} />`}</span>`;
   return html`<div class="card option">

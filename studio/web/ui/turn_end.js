@@ -7,6 +7,7 @@ import { optionOf, turnById } from "../state/reducer.js";
 import { SHORTLY, attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { sentence } from "../text/tool_words.js";
+import { copyText } from "./clipboard.js";
 import { Seconds, spanText, useRedrawAt } from "./clock.js";
 import { Steps } from "./steps.js";
 
@@ -157,7 +158,7 @@ function EndActions({ turn, isHead, actions }) {
   const text = messageId === null ? turn.items.findLast(({ kind }) => kind === "text")?.text ?? "" : turn.end?.text;
   if (messageId === null && !text.trim()) return null;
   const copy = () => attempt(async () => {
-    await navigator.clipboard.writeText(text);
+    await copyText(text);
     actions.showStatus("Copied", SHORTLY);
   });
   return html`<p class="message-actions">
