@@ -15,7 +15,7 @@ const TYPES = [
   "session_changed", "subagent_started", "subagent_completed", "subagent_error",
 ].join(",");
 
-const LOST_MS = 1000; // without a stream, before the page says so
+export const LOST_MS = 1000; // without a stream, before the page says so
 const ALL = "all";
 
 /** The streams that are cut: that of all sessions, and those of sessions by their ids. @type {Set<string>} */

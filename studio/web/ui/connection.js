@@ -2,8 +2,8 @@
 // The line that says that the studio closes, or does not answer.
 
 import { html, useEffect, useSignal } from "../vendor/preact.js";
+import { LOST_MS } from "../net/leader.js";
 
-const RECONNECTING_MS = 1000; // without a stream, before the page says so
 const ENDED_MS = 8000; // without a stream, before the page says that the studio may have ended
 
 /**
@@ -15,7 +15,7 @@ export function Connection({ is, reason }) {
   useEffect(() => {
     late.value = 0;
     if (is !== "reconnecting") return undefined;
-    const timers = [RECONNECTING_MS, ENDED_MS].map((delay) => setTimeout(() => { late.value = delay; }, delay));
+    const timers = [LOST_MS, ENDED_MS].map((delay) => setTimeout(() => { late.value = delay; }, delay));
     return () => timers.forEach(clearTimeout);
   }, [is]);
   const hasEnded = reason ? reason !== "handed_over" : late.value >= ENDED_MS;

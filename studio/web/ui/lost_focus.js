@@ -19,10 +19,10 @@ new MutationObserver((records) => {
   const { activeElement: active } = document;
   if (!last || last === document.body || (active !== last && active !== document.body)) return;
   const element = last;
-  const isChanged = records.some(({ type }) => type === "attributes");
-  if (active === element && (!isChanged || isUsable(element))) return;
+  const isKept = !records.some(({ type }) => type === "attributes") || isUsable(element);
+  if (isKept && active === element) return;
   const removal = records.findLast(({ removedNodes }) => [...removedNodes].some((node) => node.contains(element)));
-  if (!removal && (!isChanged || isUsable(element))) return;
+  if (isKept && !removal) return;
   const place = element.isConnected && isUsable(element) ? element : placeNear(element, removal); // it was moved in its list
   last = null;
   if (place && !(isField(place) && lastInput.isTouch)) focusPlace(place); // on a touch screen a field shows the keyboard
