@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, error_text
 from agenticx.home_permissions import check_home
 from agenticx.private_files import read_regular_file
 from agenticx.resource_exhaustion import raise_if_exhausted
@@ -459,7 +459,7 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
     except OSError as exc:
         raise_if_exhausted(exc)
         shown = _unreadable_part(path) if isinstance(exc, PermissionError) else path
-        raise SettingsError(f"{shown} cannot be read: {exc.strerror or exc}") from exc
+        raise SettingsError(f"{shown} cannot be read: {error_text(exc)}") from exc
     try:
         values = read_toml(content.decode())
     except ValueError as exc:
@@ -643,7 +643,7 @@ def _config_file(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise SettingsError(f"{path} cannot be read: {error_text(exc)}") from exc
 
 
 def prompt_text(name: str, *, home: Path | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.credentials.server_token import read_token, token_path
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, error_text
 from agenticx.logs import get_logger
 from agenticx.private_files import replace_file
 from agenticx.resource_exhaustion import raise_if_exhausted
@@ -65,7 +65,7 @@ def _copy_shared_token(settings: Settings, shared: SharedState) -> str:
         replace_file(path, f"{token}\n".encode("ascii"), path.with_name(".token.new"))
     except OSError as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+        raise SettingsError(f"{path} cannot be written: {error_text(exc)}") from exc
     return token
 
 

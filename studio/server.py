@@ -18,7 +18,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.applications import Starlette
 
-from agenticx.errors import ResourcesExhausted, SettingsError
+from agenticx.errors import ResourcesExhausted, SettingsError, error_text
 from agenticx.forks import drop_in_child
 from agenticx.llms.providers.resolve import load_wire
 from agenticx.resource_exhaustion import (
@@ -267,7 +267,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as exc:
         raise_if_exhausted(exc)
         raise SettingsError(
-            f"cannot listen on {host} port {port}: {exc.strerror or exc}; another --port may be free"
+            f"cannot listen on {host} port {port}: {error_text(exc)}; another --port may be free"
         ) from exc
     return bound
 

@@ -13,7 +13,7 @@ from agenticx import __version__
 from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
 from agenticx.cli.interrupt_handling import raise_on_ctrl_c
 from agenticx.cli.registry import BUILTIN_COMMANDS, commands_from_entry_points, find_command, parser_of
-from agenticx.errors import AgenticXError, SettingsError
+from agenticx.errors import AgenticXError, SettingsError, error_text
 from agenticx.similar_names import similar_names
 
 __all__ = ["main"]
@@ -78,7 +78,7 @@ def _run_to_exit_code(argv: list[str]) -> int:
 def _sentence_about(error: OSError) -> str:
     if error.filename:
         return f"{error.filename}: {error.strerror}"
-    reason = error.strerror or str(error)
+    reason = error_text(error)
     try:
         sys.stdout.flush()
     except OSError:  # what was printed is still in its buffer

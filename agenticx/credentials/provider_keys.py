@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 from agenticx.credentials.os_keyring import KeyringFailure, OsKeyring
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, error_text
 from agenticx.logs import get_logger
 from agenticx.private_files import acquire_lock, replace_file
 from agenticx.resource_exhaustion import raise_if_exhausted
@@ -323,7 +323,7 @@ class KeyStore:
             yield
         except OSError as exc:
             raise_if_exhausted(exc)
-            raise SettingsError(f"{self.path} cannot be written: {exc.strerror or exc}") from exc
+            raise SettingsError(f"{self.path} cannot be written: {error_text(exc)}") from exc
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import re
 import stat
 from pathlib import Path
 
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, error_text
 from agenticx.home_permissions import check_private
 from agenticx.resource_exhaustion import raise_if_exhausted
 
@@ -85,7 +85,7 @@ def read_secret_key(path: Path, source: str = "AGX_SECRET_FILE") -> SecretKey:
             content = file.read(_MAX_FILE_BYTES)
     except OSError as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"{subject}, which cannot be read: {exc.strerror or exc}; {KEY_COMMAND} makes one") from exc
+        raise SettingsError(f"{subject}, which cannot be read: {error_text(exc)}; {KEY_COMMAND} makes one") from exc
     check_private(path, status, subject)
     if (key := _decode(content.strip())) is None:
         raise SettingsError(

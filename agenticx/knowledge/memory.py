@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from agenticx.errors import AgenticXError, InvalidArguments, ToolError
+from agenticx.errors import AgenticXError, InvalidArguments, ToolError, error_text
 from agenticx.knowledge.words import index_text, query_words
 from agenticx.messages import clean_text, new_id
 from agenticx.private_files import acquire_lock, read_regular_file, replace_file
@@ -127,7 +127,7 @@ class UserMemory:
         except FileNotFoundError:
             return []
         except OSError as exc:
-            raise MemoryUnusable(f"the memory {self._shown} cannot be read: {exc.strerror or exc}") from exc
+            raise MemoryUnusable(f"the memory {self._shown} cannot be read: {error_text(exc)}") from exc
         lines = content.split(b"\n")
         entries = [self._parse(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
         if len({entry.id for entry in entries}) < len(entries):
@@ -207,7 +207,7 @@ class UserMemory:
             os.close(descriptor)
 
     def _unwritable(self, error: OSError) -> MemoryUnusable:
-        return MemoryUnusable(f"the memory {self._shown} cannot be written: {error.strerror or error}")
+        return MemoryUnusable(f"the memory {self._shown} cannot be written: {error_text(error)}")
 
 
 def search_entries(entries: Sequence[MemoryEntry], query: str, *, limit: int = 10) -> list[MemoryEntry]:

@@ -68,7 +68,7 @@ class VaultUnreadable(ToolError):
 
 def unusable_file(path: Path, kind: str, error: OSError) -> VaultUnreadable:
     """Return the error for the user about a file or folder that is kept of a vault."""
-    reason, remedy = error.strerror or str(error), _REMEDIES.get(error.errno or 0, "")
+    reason, remedy = error_text(error), _REMEDIES.get(error.errno or 0, "")
     return VaultUnreadable(f"the {kind} {visible(str(path))!r} cannot be used: {reason}{remedy}")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import AgenticXError, InvalidArguments, SettingsError, StoreError
+from agenticx.errors import AgenticXError, InvalidArguments, SettingsError, StoreError, error_text
 from agenticx.messages import new_id
 from agenticx.permissions.rules import Rule, rule_from
 from agenticx.private_files import acquire_lock, file_signature, read_regular_file, replace_file
@@ -150,7 +150,7 @@ class FileRules:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = acquire_lock(self.path.with_name(f".{_FILE}.lock"), _LOCK_SECONDS)
         except OSError as exc:
-            raise RulesUnusable(f"the rules in {str(self.path)!r} cannot be changed: {exc.strerror or exc}") from exc
+            raise RulesUnusable(f"the rules in {str(self.path)!r} cannot be changed: {error_text(exc)}") from exc
         if descriptor is None:
             raise RulesUnusable(f"the rules in {str(self.path)!r} are being changed by another process; try it again")
         try:
@@ -163,7 +163,7 @@ class FileRules:
         try:
             replace_file(self.path, content.encode(), self.path.with_name(f".{_FILE}.new"))
         except OSError as exc:
-            raise RulesUnusable(f"the rules in {str(self.path)!r} cannot be written: {exc.strerror or exc}") from exc
+            raise RulesUnusable(f"the rules in {str(self.path)!r} cannot be written: {error_text(exc)}") from exc
 
 
 _HEADER = "# Rules about calls: `agx permissions` lists, adds and removes them.\n"
@@ -199,7 +199,7 @@ def _read_document(path: Path, shown: str) -> Mapping[str, object]:
     except FileNotFoundError:
         return {}
     except OSError as exc:
-        raise RulesUnusable(f"the rules in {shown} cannot be read: {exc.strerror or exc}") from exc
+        raise RulesUnusable(f"the rules in {shown} cannot be read: {error_text(exc)}") from exc
     except (ValueError, RecursionError) as exc:
         raise RulesUnusable(f"{shown} is no TOML: {exc}; repair it, or move it away") from exc
 
@@ -239,7 +239,7 @@ def _signature(path: Path) -> object:
     try:
         return file_signature(path)
     except OSError as exc:
-        raise RulesUnusable(f"the rules in {str(path)!r} cannot be read: {exc.strerror or exc}") from exc
+        raise RulesUnusable(f"the rules in {str(path)!r} cannot be read: {error_text(exc)}") from exc
 
 
 def _table(rule: Rule) -> str:

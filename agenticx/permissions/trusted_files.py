@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import AgenticXError, SettingsError, StoreError
+from agenticx.errors import AgenticXError, SettingsError, StoreError, error_text
 from agenticx.logs import get_logger
 from agenticx.private_files import acquire_lock, file_signature, read_regular_file, replace_file
 from agenticx.tools.agents_files import digests_by_name, find_agents_files, instructions_prompt
@@ -166,7 +166,7 @@ class FileTrust:
         try:
             yield
         except OSError as exc:
-            raise TrustUnusable(f"{str(self.path)!r} cannot be {done}: {exc.strerror or exc}") from exc
+            raise TrustUnusable(f"{str(self.path)!r} cannot be {done}: {error_text(exc)}") from exc
 
 
 _FILES = TypeAdapter(list[TrustedFile])

@@ -27,7 +27,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from agenticx.errors import ToolError
+from agenticx.errors import ToolError, error_text
 from agenticx.messages import new_id
 from agenticx.tools.shown_names import entries_shown_as
 from agenticx.tools.unfollowed_paths import FILE_FLAGS, NEW_FILE_FLAGS, descend
@@ -102,7 +102,7 @@ def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
         root = workspace.resolve(strict=True)
         resolved = Path(os.path.realpath(root / text))
     except (OSError, RuntimeError) as exc:
-        raise ToolError(f"the path {shown!r} cannot be resolved: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise ToolError(f"the path {shown!r} cannot be resolved: {error_text(exc)}") from exc
     lexical = Path(os.path.normpath(root / text))
     if not resolved.is_relative_to(root) or any(resolved.is_relative_to(folder) for folder in _KERNEL_FOLDERS):
         leads = "" if lexical == resolved else f" (it leads to {visible_path(str(resolved))!r})"

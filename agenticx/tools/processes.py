@@ -26,7 +26,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from agenticx.errors import ToolError
+from agenticx.errors import ToolError, error_text
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.threads import run_in_thread
@@ -105,7 +105,7 @@ def start_command(
     except (OSError, ValueError) as exc:
         for descriptor in (control_write, output_read, status_read):
             os.close(descriptor)
-        raise ToolError(f"the command could not be started: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise ToolError(f"the command could not be started: {error_text(exc)}") from exc
     finally:
         for descriptor in (control_read, output_write, status_write):
             os.close(descriptor)

@@ -26,7 +26,7 @@ from agenticx.cli.terminal.session_views import rewound_files, session_rows, sho
 from agenticx.cli.terminal.turns import OutputFailed
 from agenticx.cli.terminal.turns_elsewhere import TurnsElsewhere
 from agenticx.cli.terminal.usage_report import usage_to_text
-from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound
+from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy, SessionNotFound, error_text
 from agenticx.knowledge.registry import VaultRegistry
 from agenticx.messages import MAIN_AGENT, UserMessage, clean_text
 from agenticx.permissions.verdict import PermissionMode
@@ -462,7 +462,7 @@ class Chat:
         try:
             size = self.conversation.run(self._write_export(session.id, file))
         except OSError as exc:
-            self._print_error(f"/export {str(file)!r}: {exc.strerror or exc}")
+            self._print_error(f"/export {str(file)!r}: {error_text(exc)}")
             return
         self._print(f"{visible_path(str(file))}  {size} bytes")
 

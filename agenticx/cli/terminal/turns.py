@@ -18,7 +18,7 @@ from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.responders import RequestResponder
 from agenticx.cli.terminal.termination import termination_signals
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, error_text
 from agenticx.runtime.events import ANSWERING_EVENTS, ASKING_EVENTS, OWNER_CLOSED, EventType
 from agenticx.runtime.user_requests.kinds import kind_of_event
 
@@ -205,7 +205,7 @@ def show_event(event: Envelope, output: Output, responder: RequestResponder) -> 
     except BrokenPipeError:
         raise
     except OSError as exc:
-        raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
+        raise OutputFailed(f"the output cannot be written: {error_text(exc)}") from exc
     if event.type in ASKING_EVENTS:
         responder.on_asked(kind_of_event(event.type), request_payload(event))
     elif event.type in ANSWERING_EVENTS:

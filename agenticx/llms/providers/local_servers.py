@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Any, cast
 
-from agenticx.errors import AgenticXError, SettingsError
+from agenticx.errors import AgenticXError, SettingsError, error_text
 from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
@@ -87,7 +87,7 @@ def read_model_names_at(base_url: str) -> list[str]:
     except TimeoutError as exc:
         raise SettingsError(f"{base_url} cannot be reached: it does not answer in time") from exc
     except OSError as exc:
-        raise SettingsError(f"{base_url} cannot be reached: {exc.strerror or exc}") from exc
+        raise SettingsError(f"{base_url} cannot be reached: {error_text(exc)}") from exc
     except _NO_JSON as exc:
         raise SettingsError(f"{base_url}/models is no list of models; name one with --model") from exc
     return _chat_models(listed)

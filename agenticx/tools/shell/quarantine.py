@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agenticx.errors import error_text
 from agenticx.private_files import make_folders
 from agenticx.tools.shell.protected_files import ProtectedFiles, ProtectedIdentity, is_named_in
 from agenticx.tools.unfollowed_paths import list_folder, move_entry, open_folder, read_small_file
@@ -68,7 +69,7 @@ def move_new_ones(
         except FileNotFoundError:  # removed since, or moved away after another command
             continue
         except OSError as exc:
-            kept[path] = exc.strerror or str(exc)
+            kept[path] = error_text(exc)
     return Quarantined(moved, kept)
 
 
