@@ -30,6 +30,7 @@ from tests.support.server.page import (
     button,
     click,
     enter,
+    press_button,
     send_and_be_asked,
     send_message,
     stop_by_keys,
@@ -296,6 +297,13 @@ async def test_a_team_speaks_a_long_session_loads_and_the_studio_closes(make_stu
         await send_message(tab, "Write.")
         await tab.wait_for("document.querySelector('#log .streaming')?.innerText === 'Two'")
         assert (await tab.evaluate(SHOWN)).splitlines() == ["Write.", "writer", "One.", "critic", "Two"]
+        for width in (1280, 390):  # where the line has no room for the participants, the menu has them
+            await tab.resize(width, 800)
+            await press_button(tab, "Session menu")
+            await tab.wait_for(f"{text_of('#session-team')} === 'Team pair: writer, critic'")
+            await tab.press("Escape")
+            await tab.wait_for(f"document.activeElement === {button('Session menu')}")
+        await tab.resize(1280, 800)
         await look_and_reload(tab)
         await click(tab, "Stop", COMPOSER)
         await tab.wait_for(STOPPED)
@@ -306,6 +314,7 @@ async def test_a_team_speaks_a_long_session_loads_and_the_studio_closes(make_stu
         team_file(studio.services.settings.home, DESK, "desk")
         created = await studio.client.post("/api/sessions", json={"name": "Desk", "team": "desk"})
         await show(tab, created.json()["id"])
+        await tab.wait_for(f"{text_of('.session-header .team')} === 'Team desk: desk, clerk'")
         await send_message(tab, "My ticket.")
         await tab.wait_for(f"{SHOWN}.includes('The team stopped') && {STOPPED}")
         assert (await tab.evaluate(SHOWN)).splitlines() == [
@@ -339,6 +348,9 @@ async def test_a_team_speaks_a_long_session_loads_and_the_studio_closes(make_stu
             await tab.evaluate(f"location.hash = '#/settings/{name}'")
             await tab.wait_for("document.querySelector('main h2')")
             await look_at(tab)
+            if name == "teams":
+                shown = await tab.evaluate(text_of("[aria-label=Teams]"))
+                assert "pair writer, critic; speak in turn Start a session" in shown
         await show(tab, long)
         await send_message(tab, "last")
         await tab.wait_for(f"{SHOWN}.endsWith('so')")

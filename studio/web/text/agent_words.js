@@ -12,5 +12,9 @@ export function agentName(id) {
 /** Return the name of who sent a message: an agent, or the person for null. @param {string | null} id */
 export const senderName = (id) => id === null ? "You" : id === "meta" ? "The agent" : agentName(id);
 
+/** Return the names of a team's participants, the person's among them marked. @param {{name: string, kind: string}[]} participants */
+export const participantNames = (participants) => participants
+  .map(({ name, kind }) => kind === "user" ? `${escapeHidden(name)} (you)` : escapeHidden(name)).join(", ");
+
 /** Return the word for the status of an option that has ended. @param {string} status */
 export const endWord = (status) => status === "partial" ? "incomplete" : status;

@@ -9,7 +9,8 @@ import { openOptions, pathsOf } from "../state/files.js";
 import { editsIn } from "../state/folder_files.js";
 import { MODES } from "../state/permission_modes.js";
 import { go, route } from "../state/route.js";
-import { SHORTLY, attempt, current, refreshSessions, sessions, showStatus, titleOf } from "../state/studio.js";
+import { SHORTLY, attempt, current, refreshSessions, refreshTeams, sessions, showStatus, teams, titleOf } from "../state/studio.js";
+import { participantNames } from "../text/agent_words.js";
 import { escapeHidden, escapeHiddenText, hasHidden } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
 import { Trust, TrustLink } from "./trust.js";
@@ -32,7 +33,7 @@ export function Header({ session: shown, state, actions }) {
       <h1 id="title" title=${escapeHiddenText(titleOf(session))}>${escapeHiddenText(titleOf(session))}</h1>
       <span id="session-folder" title=${folder}>${folder.split("/").filter(Boolean).at(-1) ?? folder}</span>
       ${session.archived && html`<span class="archived">archived</span>`}
-      ${session.team && html`<span class="team">team ${escapeHidden(session.team)}</span>`}
+      ${session.team && html`<${Team} name=${session.team} />`}
       <${Mode} mode=${session.permission_mode} />
       <p id="status" role="status"><${ActivityText} state=${state} /></p>
       <${PaneToggle} state=${state} />
@@ -42,6 +43,19 @@ export function Header({ session: shown, state, actions }) {
       <button type="button" onClick=${() => attempt(() => actions.change({ permission_mode: "default" }))}>Ask before changes again</button></p>`}
     <${Trust} session=${session} state=${state} />
   </header>`;
+}
+
+/** The team that answers. @param {{name: string}} props */
+function Team({ name }) {
+  useEffect(() => { if (!teams.value.some((each) => each.name === name)) attempt(refreshTeams); }, [name]); // no event tells of a new one
+  const text = teamText(name);
+  return html`<span class="team" title=${text}>${text}</span>`;
+}
+
+/** Return the name of a team and its participants, as far as it is configured. @param {string} name */
+function teamText(name) {
+  const names = participantNames(teams.value.find((each) => each.name === name)?.participants ?? []);
+  return `Team ${escapeHidden(name)}${names && `: ${names}`}`;
 }
 
 /** What the agent may do, in fewer words where there is little room. @param {{mode: string}} props */
@@ -163,6 +177,7 @@ function Instructions({ session }) {
     attempt(async () => { files.value = (await api(`api/sessions/${session.id}/instructions`)).files; });
   }, [session.id, session.workspace]);
   return html`<p class="note">Folder: ${escapeHidden(session.workspace)}</p>
+    ${session.team && html`<p class="note" id="session-team">${teamText(session.team)}</p>`}
     ${files.value.length > 0 && html`<p class="note" id="session-instructions">Instructions: ${files.value.map(escapeHidden).join(", ")}</p>`}
     <${TrustLink} />`;
 }

@@ -2,6 +2,7 @@
 
 import { html, useEffect } from "../vendor/preact.js";
 import { attempt, refreshTeams, teams } from "../state/studio.js";
+import { participantNames } from "../text/agent_words.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { startWithTeam } from "./new_session.js";
 
@@ -14,7 +15,7 @@ export function TeamSettings() {
       ${teams.value.map(({ name, kind, description, participants, problem }) => html`<li key=${name}>
         <strong>${escapeHidden(name)}</strong>
         ${description && html`<p>${escapeHidden(description)}</p>`}
-        <p class="note">${participants.map((each) => each.kind === "user" ? `${escapeHidden(each.name)} (you)` : escapeHidden(each.name)).join(", ")}${kind ? `; ${KINDS[kind]}` : ""}</p>
+        <p class="note">${participantNames(participants)}${kind ? `; ${KINDS[kind]}` : ""}</p>
         ${problem && html`<p class="error">${escapeHidden(problem)}</p>`}
         <button type="button" disabled=${Boolean(problem)} aria-label=${`Start a session with ${name}`} onClick=${() => startWithTeam(name)}>Start a session</button>
       </li>`)}
