@@ -2,7 +2,7 @@
 // What the tabs of a browser share: the stream of all sessions, which one tab reads for all, and the few connections.
 // A browser keeps six connections to a server open, and each stream takes one as long as it lasts.
 
-import { signal } from "../vendor/preact.js";
+import { isCut, noteStream } from "./lost_connection.js";
 import { followEvents } from "./stream.js";
 
 const LEADER_LOCK = "agenticx.leader";
@@ -15,29 +15,7 @@ const TYPES = [
   "session_changed", "subagent_started", "subagent_completed", "subagent_error",
 ].join(",");
 
-export const LOST_MS = 1000; // without a stream, before the page says so
-const ALL = "all";
-
-/** The streams that are cut: that of all sessions, and those of sessions by their ids. @type {Set<string>} */
-const cut = new Set();
-/** Since when a stream is cut, in milliseconds; null while none is: from then on the page knows no more. */
-export const cutSince = signal(/** @type {number|null} */ (null));
-/** Whether a stream is cut for longer than a moment. */
-export const isLost = signal(false);
-/** @type {ReturnType<typeof setTimeout>|undefined} */
-let losing;
-
-/** Note that a stream is open, or is not needed, or is cut. @param {string} name @param {boolean} isOpen */
-export function noteStream(name, isOpen) {
-  if (isOpen !== cut.has(name)) return;
-  if (isOpen) cut.delete(name);
-  else cut.add(name);
-  if (cut.size > 0 === (cutSince.peek() !== null)) return;
-  clearTimeout(losing);
-  cutSince.value = cut.size ? Date.now() : null;
-  if (cut.size) losing = setTimeout(() => { isLost.value = true; }, LOST_MS);
-  else isLost.value = false;
-}
+const ALL = "all"; // sessions: the name of their stream
 
 /**
  * Call `onEvent(envelope)` for the events that change the list of sessions, in each tab of the browser; `onGap()` says
@@ -59,7 +37,7 @@ export async function followAll({ signal, onEvent, onGap, onReconnect }) {
   signal.addEventListener("abort", () => channel.close());
   await withLock(LEADER_LOCK, signal, () => {
     const tell = (/** @type {any} */ message) => { if (!signal.aborted) channel.postMessage(message); };
-    let isCut = cut.has(ALL); // as the leader before said
+    let wasCut = isCut(ALL); // as the leader before said
     return followEvents(`api/events?types=${TYPES}`, {
       cursor,
       signal,
@@ -73,13 +51,13 @@ export async function followAll({ signal, onEvent, onGap, onReconnect }) {
         if (cursor === null) onGap(); // the stream has nothing from before
         cursor ??= "";
         noteStream(ALL, true);
-        if (!isCut) return;
-        isCut = false;
+        if (!wasCut) return;
+        wasCut = false;
         onReconnect();
         tell({ reconnected: true });
       },
       onDown: () => {
-        isCut = true;
+        wasCut = true;
         noteStream(ALL, false);
         tell({ cut: true });
       },

@@ -4,7 +4,8 @@
 import { signal } from "../vendor/preact.js";
 import { applyEvents, initialState } from "../state/reducer.js";
 import { api } from "./api.js";
-import { noteStream, whileVisible } from "./leader.js";
+import { whileVisible } from "./leader.js";
+import { noteStream } from "./lost_connection.js";
 import { followEvents } from "./stream.js";
 
 const HIDDEN_MS = 50; // between two batches where the browser draws no frames

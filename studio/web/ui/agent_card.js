@@ -2,7 +2,7 @@
 // A sub-agent in short: what it is to do, how far it is, and what it does now.
 
 import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
-import { isLost } from "../net/leader.js";
+import { isLost } from "../net/lost_connection.js";
 import { newId } from "../state/outbox.js";
 import { attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";

@@ -4,7 +4,6 @@
 
 import { html, signal, useEffect, useLayoutEffect } from "../vendor/preact.js";
 import { api, signedIn } from "../net/api.js";
-import { followAll } from "../net/leader.js";
 import { asked } from "../state/asked.js";
 import { storedText } from "../state/drafts.js";
 import { isFinderOpen } from "../state/finder.js";
@@ -51,7 +50,10 @@ function Studio() {
     load();
     Conversation.load();
     Below.load(); // before a decision is needed
-    followAll({ signal: ended.signal, onEvent: takeEvent, onGap: load, onReconnect: loadModels }).catch(reportError);
+    import("../net/leader.js").then(({ followAll }) => {
+      if (ended.signal.aborted) return undefined;
+      return followAll({ signal: ended.signal, onEvent: takeEvent, onGap: load, onReconnect: loadModels });
+    }, () => showStatus("The studio did not send a part of the page. Reload it.")).catch(reportError);
     const look = () => {
       if (document.hidden) return;
       refreshSoon(); // no event tells that a session was made

@@ -3,7 +3,7 @@
 // is the same text everywhere.
 
 import { html, useEffect, useLayoutEffect, useReducer, useRef } from "../vendor/preact.js";
-import { cutSince } from "../net/leader.js";
+import { cutSince } from "../net/lost_connection.js";
 
 const TICK_MS = 100;
 

@@ -2,7 +2,7 @@
 // The line that says that the studio closes, or does not answer.
 
 import { html, useEffect, useSignal } from "../vendor/preact.js";
-import { LOST_MS } from "../net/leader.js";
+import { LOST_MS } from "../net/lost_connection.js";
 
 const ENDED_MS = 8000; // without a stream, before the page says that the studio may have ended
 

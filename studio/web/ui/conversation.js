@@ -1,7 +1,7 @@
 // The session that is shown, apart from its message box: its header, its log, and what is said of it.
 
 import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
-import { isLost } from "../net/leader.js";
+import { isLost } from "../net/lost_connection.js";
 import { forget, openFeed } from "../net/session_feed.js";
 import { draftOf, joined, removeDraft, restoreDraft, shownDraft } from "../state/drafts.js";
 import { hasView, openOptions } from "../state/files.js";

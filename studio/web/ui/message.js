@@ -2,7 +2,7 @@
 // One sentence on what was done, or why it could not be: it stands where it is seen and moves no button.
 
 import { html } from "../vendor/preact.js";
-import { cutSince } from "../net/leader.js";
+import { cutSince } from "../net/lost_connection.js";
 import { route } from "../state/route.js";
 import { current, showStatus, status } from "../state/studio.js";
 import { Connection } from "./connection.js";

@@ -2,7 +2,7 @@
 // The list of sessions: what waits and what runs, by day; found by words, archived ones on request.
 
 import { html } from "../vendor/preact.js";
-import { isLost } from "../net/leader.js";
+import { isLost } from "../net/lost_connection.js";
 import { openFinder } from "../state/finder.js";
 import { go, route, sessionPath } from "../state/route.js";
 import {

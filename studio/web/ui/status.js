@@ -2,7 +2,7 @@
 // What happens in a session now, in a few words: for its header and for screen readers.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { isLost } from "../net/leader.js";
+import { isLost } from "../net/lost_connection.js";
 import { openRequests } from "../state/requests.js";
 import { agentName } from "../text/agent_words.js";
 import { lastTurn } from "./actions.js";

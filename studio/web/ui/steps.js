@@ -2,7 +2,7 @@
 // What a model thinks and does, in short: its thoughts folded, and the reasoning steps of a turn.
 
 import { html } from "../vendor/preact.js";
-import { isLost } from "../net/leader.js";
+import { isLost } from "../net/lost_connection.js";
 import { shownRange } from "../state/reasoning.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
 import { Seconds, spanText } from "./clock.js";
