@@ -598,6 +598,8 @@ async def test_a_long_command_leaves_room_for_the_question_and_all_buttons_on_sm
             assert await tab.evaluate(LINES_SEEN) >= 3
             assert await tab.evaluate(IS_IN_ORDER)
             assert width > 699 or await tab.evaluate(LEAST_HEIGHT) >= 44
+            assert await tab.evaluate(ROWS) <= 3
+            assert width > 699 or height < 701 or await tab.evaluate(LOG_SHARE) >= 0.2
             assert await tab.evaluate("(({scrollWidth, clientWidth}) => scrollWidth <= clientWidth)(title)")
         await send_message(tab, "after that")
         await tab.wait_for("document.getElementById('queued') && true")
@@ -626,6 +628,10 @@ LINES_SEEN = f"""(() => {{
 TARGETS = ":is(button, select, textarea, summary, input:not([type]))"
 LEAST_HEIGHT = f"""Math.min(...[...document.querySelectorAll(':is(.below, #log) {TARGETS}')]
     .filter((element) => element.checkVisibility()).map(({{offsetHeight}}) => offsetHeight))"""
+ROWS = f"""[...{DOCK}.querySelectorAll('.dock-buttons button')].map((element) => element.getBoundingClientRect())
+    .filter(({{top}}, index, all) => !index || top >= all[index - 1].bottom).length"""
+LOG_SHARE = f"""(([log, dock]) => log / (log + dock))(
+    [document.getElementById('log'), {DOCK}].map((element) => element.offsetHeight))"""
 IS_IN_ORDER = f"""[...{DOCK}.querySelectorAll('.dock-buttons :is(button, input)')]
     .map((element) => element.getBoundingClientRect())
     .every(({{left, top}}, index, all) => !index || left > all[index - 1].left || top >= all[index - 1].bottom)"""
