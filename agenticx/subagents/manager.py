@@ -134,7 +134,8 @@ class AgentTeamManager:
             turn_id=new_id("turn"),
             agent_id=agent_id,
             task=task,
-            message=task if context is None else f"{context}\n\n{task}",
+            message=task,
+            context=context,
             parent_path=() if parent_turn is None else parent_turn.lineage.agent_path,
             parent_turn_id="" if parent_turn is None else parent_turn.id,
             depth=1 if parent is None else parent.depth + 1,
@@ -144,6 +145,7 @@ class AgentTeamManager:
             budget=None if budget is None else budget.limits,
             sources=_sources(parent_turn),
         )
+        run = replace(run, message=run.first_message)
         agent = Subagent(run=run, parent=parent, tools=toolbox, budget=budget)
         self._tree.add(agent)
         try:

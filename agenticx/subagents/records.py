@@ -61,8 +61,8 @@ class ModelUnavailable(InvalidArguments):
 class SubagentRun:
     """A run of a sub-agent; once it has begun it is the turn `turn_id`.
 
-    - It begins with `message`: the task, or a message to an agent that had ended; with `is_anew` in an empty
-      conversation, else after `earlier_rounds` rounds.
+    - It begins with `message`: the task after its `context`, or a message to an agent that had ended; with `is_anew` in
+      an empty conversation, else after `earlier_rounds` rounds.
     - `parent_path` has the ids of the agents from the main agent to the parent, `parent_turn_id` the id of the parent's
       turn. Both are empty for a run that was started outside of turns.
     - `tools` are names, `budget` the limits of the agent's own budget. `sources` names the texts of others in the
@@ -73,6 +73,7 @@ class SubagentRun:
     agent_id: str
     task: str
     message: str
+    context: str | None = None
     is_anew: bool = True
     parent_path: tuple[str, ...] = ()
     parent_turn_id: str = ""
@@ -88,6 +89,11 @@ class SubagentRun:
     def message_id(self) -> str:
         """The id of `message` in its conversation."""
         return f"msg_{self.turn_id.removeprefix('turn_')}"
+
+    @property
+    def first_message(self) -> str:
+        """The message with which the agent begins, also when it begins anew: the task after its context."""
+        return self.task if self.context is None else f"{self.context}\n\n{self.task}"
 
     @property
     def parent_id(self) -> str | None:

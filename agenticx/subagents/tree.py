@@ -79,8 +79,8 @@ class Subagent:
     def messages_of_retry(self) -> list[str]:
         """The messages with which a retry begins: the task, and those that no model call has had."""
         if self.run_rounds == 0:  # its first message was not heard either, which has the task if it began anew
-            return [*([] if self.run.is_anew else [self.run.task]), self.run.message, *self._unread_texts]
-        return [self.run.task, *self._unread_texts]
+            return [*([] if self.run.is_anew else [self.run.first_message]), self.run.message, *self._unread_texts]
+        return [self.run.first_message, *self._unread_texts]
 
     @property
     def _unread_texts(self) -> list[str]:

@@ -411,6 +411,20 @@ async def test_an_agent_that_could_not_begin_again_is_as_it_was(tmp_path: Path) 
     assert manager.status(agent_id)["rounds"] == 2
 
 
+async def test_a_retry_begins_with_the_context_of_the_task_too(tmp_path: Path) -> None:
+    team, model = Team(tmp_path, []), ScriptedModel(["one", "two", "three"])
+    manager = AgentTeamManager(team.runtime(model), session=team.session, settings=team.settings)
+    agent_id = await manager.spawn("Read the log", context="It is in logs/.")
+    for begin_again in (lambda: manager.message(agent_id, "And?"), lambda: manager.retry(agent_id)):
+        await manager.wait([agent_id])
+        assert manager.status(agent_id)["task"] == "Read the log"
+        await begin_again()
+    await manager.wait([agent_id])
+    first = "It is in logs/.\n\nRead the log"
+    asked = [[m.content for m in each.messages if isinstance(m, UserMessage)] for each in model.requests]
+    assert asked == [[first], [first, "And?"], [first]]
+
+
 def test_limits_must_be_above_zero() -> None:
     with pytest.raises(ValueError, match="running must be above 0, not 0"):
         SubagentLimits(running=0)
