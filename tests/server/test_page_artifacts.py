@@ -343,7 +343,7 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
 
 @pytest.mark.ci_lane
 async def test_options_without_files_are_shown_by_their_answers(make_studio: StudioMaker, tab: Tab) -> None:
-    words = ["one", "two", "three", "four", *["more"] * 8]
+    words = ["one", "two", "three", "four", "five", *["more"] * 8]
     async with make_studio(ScriptedModel([f"It is **{word}**." for word in words])) as studio:
         await enter(tab, studio)
         await fill(tab, "Number of answers", "2")
@@ -371,21 +371,31 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         tabs = f"[...({PANE}?.querySelectorAll('.options button') ?? [])].map((one) => one.innerText).join()"
         await tab.wait_for(f"{tabs} === 'All,Option 1 · picked,Option 2'")
 
-        await fill(tab, "Number of answers", "2")
+        await fill(tab, "Number of answers", "3")
         await send_message(tab, "another word")  # of which the answers are shown in place of the one before
-        await tab.wait_for(f"{answers}.join() === 'three,four' || {answers}.join() === 'four,three'")
+        await tab.wait_for(f"{answers}.toSorted().join() === 'five,four,three'")
         await tab.wait_for(STOPPED)
+        boxes = f"[...{PANE}.querySelectorAll('.grid-item')]"
+        for width, rows in ((1280, [2, 1]), (1920, [3])):  # without an empty place, and as high as their texts
+            await tab.resize(width, 800)
+            tops = f"{boxes}.map((one) => one.getBoundingClientRect().top)"
+            counts = f"[...new Set({tops})].map((top) => {tops}.filter((one) => one === top).length)"
+            await tab.wait_for(f"innerWidth === {width} && {counts}.join() === {','.join(map(str, rows))!r}")
+            right = "(element) => Math.round(element.getBoundingClientRect().right)"
+            assert await tab.evaluate(f"({right})({boxes}.at(-1)) === ({right})({PANE}.querySelector('.grid'))")
+            assert await tab.evaluate(f"Math.max(...{boxes}.map((one) => one.offsetHeight))") < 160
+        await tab.resize(1280, 800)
         await click(tab, "Use this one", "document.getElementById('log')")
         await tab.wait_for(f"{text_of('#artifacts .option-state')} === 'scripted: done, picked.'")
         assert not await tab.evaluate("document.querySelector('#log .answer')")  # the cards say all that the list says
-        changed += ["Option 3 · scripted · done · picked", "Option 4 · scripted · done"]
+        changed += ["Option 3 · scripted · done · picked", *(f"Option {number} · scripted · done" for number in (4, 5))]
         assert await tab.evaluate(listed) == changed
         await tab.reload()
         await tab.wait_for(f"{listed}.join() === {','.join(changed)!r}")
 
         await fill(tab, "Number of answers", "8")  # too many to be beside each other
         await send_message(tab, "more words")
-        numbered = [f"Option {number}{' · picked' if number in (1, 3) else ''}" for number in range(1, 13)]
+        numbered = [f"Option {number}{' · picked' if number in (1, 3) else ''}" for number in range(1, 14)]
         await tab.wait_for(f"{STOPPED} && {tabs} === {','.join(numbered)!r}")
         assert tab.errors == []
 
