@@ -670,6 +670,16 @@ async def choose(tab: Tab, item: str) -> None:
     await click(tab, item, "document.querySelector('[role=menu]')")
 
 
+LOST_FORKS = """{
+    const request = window.fetch;
+    window.fetch = async (url, options) => {
+        const response = await request(url, options);
+        if (url.endsWith("/fork")) throw new TypeError("the connection is lost");
+        return response;
+    };
+}"""
+
+
 async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMaker, tab: Tab) -> None:
     edit = call("file_write", {"path": "a.txt", "content": "two"})
     model = ScriptedModel(["One.", ["Writing.", edit], "Two.", "Three."])
@@ -717,3 +727,8 @@ async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMak
         await click(tab, "Fork here", f"{ends}[0]")
         await tab.wait_for(f"{TITLE} == 'Steps (fork)'")
         await tab.wait_for(f"{shown} == 'first|One.'")
+        await tab.evaluate(LOST_FORKS)
+        await click(tab, "Fork here", f"{ends}[0]")
+        lost = "The answer was lost. If the fork was made, the list of sessions has it."
+        await tab.wait_for(f"{text_of('#message')} === {lost!r}")
+        assert "Steps (fork) (fork)" in await tab.evaluate(text_of("nav .list"))

@@ -86,7 +86,11 @@ export function makeActions(sessionId, view) {
       return true;
     },
     fork: async (messageId) => {
-      const session = await post(path("fork"), { message_id: messageId });
+      const session = await post(path("fork"), { message_id: messageId }).catch(async (error) => {
+        if (error.status !== 0) throw error;
+        await refreshSessions();
+        throw new Error("The answer was lost. If the fork was made, the list of sessions has it.");
+      });
       await refreshSessions();
       go(sessionPath(session.id));
     },

@@ -46,19 +46,18 @@ function Studio() {
   useEffect(() => {
     const ended = new AbortController();
     const load = () => attempt(loadAll);
-    const loadModels = () => attempt(refreshModels); // keys come without an event: with a restart, from a terminal or another tab
+    const loadUntold = () => { // no event tells that a session was made, or that a key came: with a restart, from a terminal or another tab
+      refreshSoon();
+      attempt(refreshModels);
+    };
     load();
     Conversation.load();
     Below.load(); // before a decision is needed
     import("../net/leader.js").then(({ followAll }) => {
       if (ended.signal.aborted) return undefined;
-      return followAll({ signal: ended.signal, onEvent: takeEvent, onGap: load, onReconnect: loadModels });
+      return followAll({ signal: ended.signal, onEvent: takeEvent, onGap: load, onReconnect: loadUntold });
     }, () => showStatus("The studio did not send a part of the page. Reload it.")).catch(reportError);
-    const look = () => {
-      if (document.hidden) return;
-      refreshSoon(); // no event tells that a session was made
-      loadModels();
-    };
+    const look = () => { if (!document.hidden) loadUntold(); };
     document.addEventListener("visibilitychange", look);
     addEventListener("focus", look);
     return () => {
