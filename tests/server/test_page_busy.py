@@ -184,6 +184,9 @@ async def test_an_edited_message_that_was_sent_meanwhile_leaves_its_text_in_the_
             await tab.wait_for("!document.getElementById('queued')")
             await tab.evaluate(f"location.hash = {here!r}")
             await tab.wait_for("document.querySelector('#queued textarea')?.value === 'second'")
+        await tab.reload()
+        await tab.wait_for("document.querySelector('#queued textarea')?.value === 'second'")
+        await tab.wait_for("document.activeElement.matches('#input, [aria-label=Decision] h2')")
         await click(tab, "Allow once", DECISION)
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('second done') && {INPUT} === 'second'")
         assert await tab.wait_for(text_of("#attachment-error")) == "The message was already sent; your text is below."
@@ -201,7 +204,10 @@ async def test_a_waiting_message_is_edited_sent_now_and_removed(make_studio: Stu
             await tab.wait_for(f"{QUEUED}.filter((row) => row.startsWith('Queued')).length === {number}")
         await click(tab, "Edit", "document.getElementById('queued')")
         await fill(tab, "Queued message", "second", "document.getElementById('queued')")
+        await tab.evaluate(LOST_ANSWERS)
         await click(tab, "Save message")
+        await tab.wait_for(f"window.isAnswered && {QUEUED}.some((row) => row.startsWith('Queued second'))")
+        await tab.reload()
         await tab.wait_for(f"{QUEUED}.some((row) => row.startsWith('Queued second'))")
         await click(tab, "Send now", "document.getElementById('queued')")
         await tab.wait_for(f"{QUEUED}.some((row) => row.startsWith('Will be read in this turn second'))")
@@ -214,6 +220,18 @@ async def test_a_waiting_message_is_edited_sent_now_and_removed(make_studio: Stu
         assert [line for line in log.splitlines() if line in ("one", "two", "second", "three")] == ["one", "second"]
         assert await tab.evaluate("document.getElementById('queued')") is None
         assert tab.errors == []
+
+
+LOST_ANSWERS = """{
+    const request = window.fetch;
+    window.fetch = async (url, options) => {
+        const response = await request(url, options);
+        if (!/queue|message$/.test(url)) return response;
+        window.isAnswered = true;
+        return new Promise(() => {});
+    };
+}"""
+"""JavaScript that loses the answers about messages that wait."""
 
 
 async def test_a_message_to_a_subagent_is_shown_until_it_is_read_also_by_a_retry(
@@ -229,18 +247,32 @@ async def test_a_message_to_a_subagent_is_shown_until_it_is_read_also_by_a_retry
         card = "document.querySelector('#log [data-agent]')"
         unread = f"[...{card}.querySelectorAll('.unread li')].map((row) => row.innerText).join()"
 
-        async def tell(text: str) -> None:
+        async def begin(text: str) -> None:
             await click(tab, "Message", card)
             await tab.evaluate(f"{card}.querySelector('input').focus()")
             await tab.type(text)
+
+        async def tell(text: str) -> None:
+            await begin(text)
             await tab.press("Enter")
             await tab.wait_for(f"!{card}.querySelector('form')")
 
         await tab.wait_for(f"{card}?.innerText.includes('Waiting for the model')")
-        await tell("please hurry")
+        await begin("please hurry")
+        await tab.reload()
+        await tab.wait_for(f"{card}?.querySelector('input')?.value === 'please hurry'")
+        await tab.evaluate(f"{card}.querySelector('input').focus(); {LOST_ANSWERS}")
+        await tab.press("Enter")
+        await tab.wait_for(f"window.isAnswered && {unread} === 'Will be read in this turn please hurry'")
+        await tab.reload()
+        await tab.wait_for(f"{card}?.querySelector('input')?.value === 'please hurry'")
+        await tab.evaluate(f"{card}.querySelector('input').focus()")
+        await tab.press("Enter")  # again: it is the same message
+        await tab.wait_for(f"!{card}.querySelector('form')")
         await tab.wait_for(f"{unread} === 'Will be read in this turn please hurry'")
         await tab.reload()
         await tab.wait_for(f"{card} && {unread} === 'Will be read in this turn please hurry'")
+        assert not await tab.evaluate(f"Boolean({card}.querySelector('form'))")
         await press_button(tab, "Cancel", card)
         await tab.wait_for(f"{unread} === 'Not read please hurry'")
         await wait_for_focus(tab, ".card.agent", "helper-1 stopped")

@@ -57,18 +57,36 @@ async def test_the_first_message_makes_the_session_and_a_reload_shows_it_again(
         await enter(tab, studio)
         assert await tab.evaluate(TITLE) == "New session"
         await tab.wait_for(f"{field('Folder')}?.placeholder === {json.dumps(str(studio.workspace))}")
+        await fill(tab, "Folder", "/gone")
+        await fill(tab, "Permissions", "plan")
+        await write(tab, "Good morning")
+        await tab.reload()
+        chosen = "[...document.querySelectorAll('main :is(input:not([hidden]), select, textarea)')].map((e) => e.value)"
+        await tab.wait_for(f"{chosen}.join() === '/gone,,Good morning,,plan,'")
+        await click(tab, "Send")
+        assert (await tab.wait_for(text_of("#attachment-error"))).startswith("'/gone' is not a folder;")
+        await tab.evaluate(
+            'sessionStorage.setItem(\'agenticx.new-session\', \'{"permission_mode":"plan","team":"old"}\')'
+        )
+        await tab.reload()  # the team is gone
+        await tab.wait_for(f"{chosen}.join() === ',old,Good morning,,plan'")
+        await click(tab, "Send")
+        assert (await tab.wait_for(text_of("#attachment-error"))).startswith("unknown team 'old'; known teams: ")
         assert (await studio.client.get("/api/sessions")).json()["sessions"] == []
-        await send_message(tab, "Good morning")
+        await fill(tab, "Answered by", "")
+        await click(tab, "Send")
         await tab.wait_for(f"{TITLE} === 'Good morning'")  # before the session has a name
         await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
         (session,) = (await studio.client.get("/api/sessions")).json()["sessions"]
+        assert session["permission_mode"] == "plan"
         await tab.wait_for(f"{TITLE} === 'Good morning' && document.title === 'Good morning'")
         assert await tab.evaluate("location.hash") == f"#/s/{session['id']}"
         assert await tab.evaluate(INPUT) == ""
         assert await tab.evaluate(SAVED.format("new")) is None
         await tab.reload()
         await tab.wait_for(f"{LOG}.includes('Hello there.')")
-        assert tab.errors == []
+        assert await tab.evaluate("sessionStorage.getItem('agenticx.new-session')") == "{}"
+        assert [error for error in tab.errors if "422" not in error] == []
 
 
 @pytest.mark.ci_lane
@@ -620,6 +638,9 @@ async def test_a_first_message_whose_session_was_made_without_an_answer_makes_no
         await tab.reload()
         await tab.wait_for(f"{TITLE} === 'New session' && {INPUT} === 'Good morning\\n\\nand more'")
         await tab.wait_for(f"{field('Folder')}.value === {str(studio.workspace / 'src')!r}")
+        other = await enter_beside(tab, studio, "#/new")  # as if the first one was closed
+        await other.wait_for(f"{field('Folder')}?.value === {str(studio.workspace / 'src')!r}")
+        await tab.show()
         await click(tab, "Send")
         await tab.wait_for(f"location.hash.startsWith('#/s/') && {STOPPED} && {LOG}.includes('Hello there.')")
         assert [one["workspace"][-4:] for one in await listed(studio)] == ["/src"]

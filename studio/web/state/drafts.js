@@ -246,7 +246,7 @@ export function saveText(key, text) {
 }
 
 /** Store a text and return true; where it has no room, no earlier one stays in its place. @param {Storage} storage @param {string} key @param {string} text */
-function put(storage, key, text) {
+export function put(storage, key, text) {
   try {
     storage.setItem(key, text);
     return true;

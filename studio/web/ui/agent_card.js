@@ -5,6 +5,7 @@ import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { isLost } from "../net/lost_connection.js";
 import { newId } from "../state/outbox.js";
 import { attempt } from "../state/studio.js";
+import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { senderName } from "../text/agent_words.js";
 import { shortened } from "../text/tool_words.js";
@@ -67,24 +68,18 @@ function workText({ turnIds, activity, task }, { childTurns }) {
   return /^round \d+: /.test(activity) || task.startsWith(activity.replace(/…$/, "")) ? "" : shortened(activity, 200, escapeHiddenText);
 }
 
-/**
- * What is typed for sub-agents and not sent, by session and id: a card goes when it is scrolled away. Each text has an id,
- * so that it is one message however often it is sent.
- * @type {Map<string, {text: string, messageId: string}>}
- */
-const unsent = new Map();
-
 function AgentActions({ agent: { id, status }, actions, isInPane }) {
-  const key = `${actions.sessionId} ${id}`;
-  const [isWriting, setWriting] = useState(unsent.has(key));
+  const key = `${actions.sessionId}.agent.${id}`; // a card goes when it is scrolled away
+  const [isWriting, setWriting] = useState(unsentOf(key) !== null);
   const field = useRef(/** @type {any} */ (null));
   const opener = useRef(/** @type {any} */ (null));
-  useLayoutEffect(() => { if (isWriting && !unsent.has(key)) field.current?.focus(); }, [isWriting]);
+  useLayoutEffect(() => { if (isWriting && !unsentOf(key)) field.current?.focus(); }, [isWriting]);
   const button = (label, action) => html`<button key=${label} type="button" class="quiet" onClick=${() => attempt(action)}>${label}</button>`;
+  /** Keep a text with an id, so that it is one message however often it is sent. */
   const keepTyped = (/** @type {string} */ text) => {
-    const before = unsent.get(key);
+    const before = unsentOf(key);
     const typed = before?.text === text ? before : { text, messageId: newId() };
-    unsent.set(key, typed);
+    keepUnsent(key, typed);
     return typed;
   };
   const send = (event) => {
@@ -93,9 +88,9 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
     if (!typed.text.trim()) return;
     attempt(async () => {
       await actions.messageAgent(id, typed.text, typed.messageId);
-      if (unsent.get(key) !== typed) return; // it was sent twice, or more is typed meanwhile
+      if (unsentOf(key) !== typed) return; // it was sent twice, or more is typed meanwhile
       const hadFocus = document.activeElement === field.current;
-      unsent.delete(key);
+      keepUnsent(key, null);
       setWriting(false);
       if (hadFocus) opener.current?.focus();
     });
@@ -112,7 +107,7 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
     <button type="button" class="quiet" ref=${opener} aria-expanded=${isWriting} onClick=${() => setWriting(!isWriting)}>Message</button>
   </p>
   ${isWriting && html`<form class="agent-message" onSubmit=${send} onKeyDown=${onKeyDown}>
-    <input name="text" ref=${field} defaultValue=${unsent.get(key)?.text ?? ""} onInput=${({ target }) => { keepTyped(target.value); }} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off" />
+    <input name="text" ref=${field} defaultValue=${unsentOf(key)?.text ?? ""} onInput=${({ target }) => { keepTyped(target.value); }} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off" />
     <button>Send to ${escapeHidden(id)}</button>
   </form>`}`;
 }

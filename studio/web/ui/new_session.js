@@ -2,7 +2,7 @@
 
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { api } from "../net/api.js";
-import { draftOf, forgetText, moveDraft, restoreDraft, saveText, storedText, writeDraft } from "../state/drafts.js";
+import { draftOf, forgetText, moveDraft, put, restoreDraft, saveText, storedText, writeDraft } from "../state/drafts.js";
 import { newId, send } from "../state/outbox.js";
 import { go, sessionPath } from "../state/route.js";
 import { attempt, isListed, models, refreshSessions, teams } from "../state/studio.js";
@@ -25,8 +25,21 @@ const DEMO_PROMPTS = [ // sentences that the demo model knows
   "Write hello.txt with the text Hello",
 ];
 
+const OPTIONS = "agenticx.new-session";
+const chosen = sessionStorage.getItem(OPTIONS); // in this tab, before it was loaded again
+
 /** The options of the session to come, as those of a session; null: from the settings. */
-const options = signal({ model: null, permission_mode: "default", workspace: "", team: null, vaults: null });
+const options = signal({ model: null, permission_mode: null, workspace: "", team: null, vaults: null, ...JSON.parse(chosen ?? "{}") });
+
+/** Change options; a reload of this tab keeps them. */
+function choose(fields) {
+  options.value = { ...options.value, ...fields };
+  put(sessionStorage, OPTIONS, JSON.stringify(given(options.value)));
+}
+
+/** Return those options that are not from the settings. */
+const given = (all) => Object.fromEntries(Object.entries(all).filter(([, value]) => value));
+
 const usualMode = signal("default");
 const whenBusy = signal("queue");
 /** The folder of a session for which none is chosen, the home folder, and the folders of recent sessions. */
@@ -37,29 +50,29 @@ export const MAKING = "new.session"; // under which its request is stored until 
 /** The request that makes the session now, null while none does. @type {Promise<any>|null} */
 let making = null;
 
-/** Whether the options may be those of a request that was not answered before the page was loaded. */
-let isReloaded = Boolean(storedText(MAKING));
+/** Whether the options may be those of a request that was not answered before its tab was closed. */
+let isTakenOver = chosen === null && Boolean(storedText(MAKING));
 
 /** Let the next session be of a team. */
 export function startWithTeam(team) {
-  options.value = { ...options.value, team };
+  choose({ team });
   go("#/new");
 }
 
 export function NewSession() {
   useEffect(() => {
     attempt(async () => {
-      const { mode } = await api("api/permissions");
-      if (options.value.permission_mode === usualMode.value) options.value = { ...options.value, permission_mode: mode };
-      usualMode.value = mode;
+      usualMode.value = (await api("api/permissions")).mode;
       known.value = await api("api/folders");
     });
     document.getElementById("input")?.focus({ preventScroll: true });
   }, []);
   useEffect(() => { takeOver().catch(() => {}); }, []);
   if (!isListed.value) return html`<main><p class="note" role="status">Loading…</p></main>`;
-  const change = async (fields) => { options.value = { ...options.value, ...fields }; };
+  const change = async (fields) => choose(fields.permission_mode === usualMode.value ? { permission_mode: null } : fields);
   const { workspace, team } = options.value;
+  const session = { ...options.value, permission_mode: options.value.permission_mode ?? usualMode.value };
+  const offered = teams.value.some(({ name }) => name === team) || !team ? teams.value : [...teams.value, { name: team }]; // it may be gone
   const isDemo = (options.value.model ?? models.value.default) === DEMO;
   return html`<main class="new-session">
     <header class="session-header" data-region="Header"><div class="line">
@@ -72,9 +85,9 @@ export function NewSession() {
         <label>Folder <input id="workspace" list="folders" placeholder=${escapeHidden(known.value.default) || "folder of the studio"} spellcheck=${false} autocomplete="off"
           value=${workspace} onInput=${({ target }) => change({ workspace: target.value })} /></label>
         <datalist id="folders">${known.value.folders.map(({ path }) => html`<option key=${path} value=${path} />`)}</datalist>
-        ${teams.value.length > 0 && html`<label>Answered by <select id="team" value=${team ?? ""} onChange=${({ target }) => change({ team: target.value || null })}>
+        ${offered.length > 0 && html`<label>Answered by <select id="team" value=${team ?? ""} onChange=${({ target }) => change({ team: target.value || null })}>
           <option value="">one agent</option>
-          ${teams.value.map(({ name, problem }) => html`<option key=${name} value=${name} disabled=${Boolean(problem)}>the team ${escapeHidden(name)}</option>`)}
+          ${offered.map(({ name, problem }) => html`<option key=${name} value=${name} disabled=${Boolean(problem)}>the team ${escapeHidden(name)}</option>`)}
         </select></label>`}
         <p id="wide-folder" class="note" role="status"><${WideFolder} given=${workspace.trim() || known.value.default} home=${known.value.home} /></p>
       </div>
@@ -85,7 +98,7 @@ export function NewSession() {
     </section>
     <div class="below">
       <${Message} place="main" />
-      <${Composer} sessionId=${null} session=${options.value} state=${null} actions=${{}} whenBusy=${whenBusy} change=${change} post=${begin} />
+      <${Composer} sessionId=${null} session=${session} state=${null} actions=${{}} whenBusy=${whenBusy} change=${change} post=${begin} />
     </div>
   </main>`;
 }
@@ -93,8 +106,7 @@ export function NewSession() {
 /** Make the session and send its first message. */
 async function begin(turn, message) {
   const { model, permission_mode, workspace, team } = options.value;
-  const all = { model, permission_mode: permission_mode === usualMode.value ? null : permission_mode, workspace: workspace.trim(), team };
-  const fields = Object.fromEntries(Object.entries(all).filter(([, value]) => value));
+  const fields = given({ model, permission_mode, workspace: workspace.trim(), team });
   let session, request;
   try {
     request = await unanswered(message.typed, fields) ?? { typed: message.typed, fields, id: newId() };
@@ -106,7 +118,7 @@ async function begin(turn, message) {
   try {
     if (JSON.stringify(request.fields) !== JSON.stringify(fields)) { // changed since the request that was not answered
       const folder = fields.workspace ?? known.value.default;
-      const body = { model, permission_mode, ...(folder && { workspace: folder }) };
+      const body = { model, permission_mode: permission_mode ?? usualMode.value, ...(folder && { workspace: folder }) };
       await api(`api/sessions/${session.id}`, { method: "PATCH", body }).catch((error) => {
         restoreDraft(session.id, message.typed, message.files);
         throw error;
@@ -116,17 +128,16 @@ async function begin(turn, message) {
   } catch (error) {
     const isRefused = error.status >= 400 && error.status < 500;
     const isUndone = isRefused && await import("./refused_session.js").then(({ undoSession }) => undoSession(session.id)).catch(() => false);
-    if (isUndone) options.value = { ...options.value, permission_mode, team };
+    if (isUndone) choose({ permission_mode, team });
     draftOf(isUndone ? null : session.id).error.value = error.message;
   }
 }
 
-/** Show the options of a request that was not answered before the page was loaded; sending its message repeats it. */
+/** Show the options of a request that was not answered before its tab was closed; sending its message repeats it. */
 async function takeOver() {
-  if (!isReloaded) return;
-  isReloaded = false;
-  const request = await unanswered(draftOf(null).text.peek());
-  options.value = { ...options.value, ...request?.fields };
+  if (!isTakenOver) return;
+  isTakenOver = false;
+  choose((await unanswered(draftOf(null).text.peek()))?.fields);
 }
 
 /** Return the request that may have made the session of a message, as it was not answered; undefined if there is none. */
@@ -145,7 +156,7 @@ function make(request) {
     let session = await post(request.id);
     if (isRepeated && session.updated_at !== session.created_at) session = await post(newId());
     forgetText(MAKING);
-    options.value = { ...options.value, permission_mode: usualMode.value, team: null };
+    choose({ permission_mode: null, team: null });
     attempt(refreshSessions);
     moveDraft(session.id);
     go(sessionPath(session.id), { replace: true });

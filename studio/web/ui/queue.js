@@ -7,6 +7,7 @@ import { dismiss, notSent } from "../state/dismissed.js";
 import { draftOf, shownDraft } from "../state/drafts.js";
 import { sentTo, takeSent } from "../state/outbox.js";
 import { attempt } from "../state/studio.js";
+import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { UnsentButtons } from "./unsent_buttons.js";
 
@@ -29,16 +30,22 @@ export function Queue({ sessionId, state, isRead, actions }) {
   </ul>`;
 }
 
-/** A text of a waiting message that is edited; one that is not open was put aside. @typedef {{before: string, text: string, isOpen: boolean}} Edit */
+/** A text of a waiting message that is edited; one that is not open was put aside. @typedef {{before: string, text: string, isOpen: boolean, isSent?: boolean}} Edit */
 
-/** The edits of each session, which stay while another one or the settings are shown. @type {Map<string, import("../vendor/preact.js").Signal<Map<string, Edit>>>} */
+/** The edits of each session, which stay while another one or the settings are shown, and over a reload. @type {Map<string, import("../vendor/preact.js").Signal<Map<string, Edit>>>} */
 const known = new Map();
 
 function editsIn(/** @type {string} */ sessionId) {
-  const texts = known.get(sessionId) ?? signal(/** @type {Map<string, Edit>} */ (new Map()));
+  const before = known.get(sessionId);
+  if (before) return before;
+  /** @type {[string, Edit][]} */
+  const stored = unsentOf(keyOf(sessionId)) ?? [];
+  const texts = signal(new Map(stored.map(([id, edit]) => [id, { ...edit, isSent: false }])));
   known.set(sessionId, texts);
   return texts;
 }
+
+const keyOf = (/** @type {string} */ sessionId) => `${sessionId}.queue`;
 
 /**
  * Return the texts of the waiting messages that are edited, by id, and how they are changed. A message that leaves the
@@ -48,22 +55,22 @@ function editsIn(/** @type {string} */ sessionId) {
 function useEdits(sessionId, state, isRead, actions) {
   const texts = editsIn(sessionId);
   const { queue } = state.value;
-  const write = (/** @type {string} */ id, /** @type {Edit} */ edit) => {
-    texts.value = new Map(texts.peek()).set(id, edit);
+  const set = (/** @type {Map<string, Edit>} */ edits) => {
+    texts.value = edits;
+    keepUnsent(keyOf(sessionId), edits.size ? [...edits] : null);
   };
-  const close = (/** @type {string} */ id) => {
-    const rest = new Map(texts.peek());
-    rest.delete(id);
-    texts.value = rest;
-  };
+  const write = (/** @type {string} */ id, /** @type {Edit} */ edit) => set(new Map(texts.peek()).set(id, edit));
+  const close = (/** @type {string} */ id) => set(new Map([...texts.peek()].filter(([other]) => other !== id)));
   const keepLeft = () => {
     const { queue: waiting, handedBack } = state.peek();
-    for (const [id, { before, text, isOpen }] of texts.peek()) {
+    for (const [id, { before, text, isOpen, isSent }] of texts.peek()) {
+      if (isSent) continue;
       const isThis = (/** @type {any} */ { messageId }) => messageId === id;
-      if (waiting.some(isThis)) continue;
+      const isSaved = text !== before && text === textOf(id, state.peek()); // before a reload, or in another tab
+      if (waiting.some(isThis) && !isSaved) continue;
       close(id);
       const returned = handedBack.find(isThis);
-      if (text === before || !isOpen) continue;
+      if (text === before || isSaved || !isOpen) continue;
       if (returned) dismiss(returned);
       actions.insertDraft(text);
       draftOf(shownDraft(sessionId)).error.value = `The message was ${returned ? "not" : "already"} sent; your text is below.`;
@@ -72,12 +79,26 @@ function useEdits(sessionId, state, isRead, actions) {
   useEffect(() => { if (isRead) keepLeft(); }, [queue, isRead]);
   const save = async (/** @type {string} */ id) => {
     const edit = /** @type {Edit} */ (texts.peek().get(id));
-    close(id);
-    if (await attempt(() => actions.changeQueued(id, { input: edit.text }))) return;
-    write(id, edit);
-    keepLeft();
+    const sent = { ...edit, isSent: true }; // a reload shows it again, unless it is saved then
+    write(id, sent);
+    const isSaved = await attempt(() => actions.changeQueued(id, { input: edit.text }));
+    if (texts.peek().get(id) !== sent) return; // it is edited again
+    if (isSaved) {
+      close(id);
+    } else {
+      write(id, edit);
+      keepLeft();
+    }
   };
   return { texts, write, close, save };
+}
+
+/** Return the text of a message of the person by its id, wherever it is. @param {string} id @param {any} state @returns {string|undefined} */
+function textOf(id, { queue, handedBack, turns }) {
+  const waiting = [...queue, ...handedBack].find(({ messageId }) => messageId === id);
+  if (waiting) return waiting.input;
+  const taken = turns.flatMap((/** @type {any} */ { message, items }) => [message, ...items.filter((/** @type {any} */ { kind }) => kind === "message")]);
+  return taken.find((/** @type {any} */ message) => message.id === id)?.text;
 }
 
 /**
@@ -88,15 +109,15 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   const edit = edits.texts.value.get(messageId);
   const field = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
   const opener = useRef(/** @type {HTMLButtonElement|null} */ (null));
-  const isEdited = edit?.isOpen ?? false;
-  const wasEdited = useRef(false);
+  const isEdited = Boolean(edit?.isOpen && !edit.isSent);
+  const wasEdited = useRef(isEdited); // then the focus stays: the person may be typing elsewhere
   useLayoutEffect(() => {
-    if (isEdited) field.current?.focus();
-    else if (wasEdited.current) opener.current?.focus();
+    if (isEdited && !wasEdited.current) field.current?.focus();
+    else if (!isEdited && wasEdited.current) opener.current?.focus();
     wasEdited.current = isEdited;
   }, [isEdited]);
   const isInto = position === "into";
-  if (edit?.isOpen) {
+  if (edit && isEdited) {
     const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape") return;
       event.preventDefault(); // otherwise it begins to stop the turn
@@ -115,7 +136,7 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   }
   return html`<li><b>${isInto ? "Will be read in this turn" : "Queued"}</b> ${excerpt(input, attachments)}
     <span class="buttons">
-      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { ...edit ?? { before: input, text: input }, isOpen: true })}>Edit</button>
+      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { ...edit ?? { before: input, text: input }, isOpen: true, isSent: false })}>Edit</button>
       ${!isInto && html`<button type="button" class="quiet" title="The running turn reads it before its next step"
         onClick=${() => attempt(() => actions.changeQueued(messageId, { when_busy: "steer" }))}>Send now</button>`}
       <button type="button" class="quiet" onClick=${() => attempt(() => actions.removeQueued(messageId))}>Remove</button>
