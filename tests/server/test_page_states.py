@@ -14,7 +14,7 @@ from agenticx import builtin_tools
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
 from agenticx.subagents import session_tools
-from agenticx.testing import call, fail, finish, hang, say
+from agenticx.testing import call, fail, finish, hang, say, usage
 from tests.support.server.agx_processes import agx_serve
 from tests.support.server.axe import AXE, NARROW, look_at
 from tests.support.server.chromium import CHROMIUM, Tab
@@ -192,6 +192,63 @@ async def test_a_turn_streams_waits_asks_stops_ends_early_and_fails(make_studio:
         await look_and_reload(tab)
         await send_message(tab, "nothing")
         await tab.wait_for(f"{SHOWN}.includes('The agent ended without an answer.') && {STOPPED}")
+        assert tab.errors == []
+
+
+@IN_A_FILE
+async def test_a_turn_that_meets_a_limit_names_it_and_offers_what_fits(make_studio: StudioMaker, tab: Tab) -> None:
+    note = call("scratchpad_write", {"key": "a", "content": "b"})
+    full = ModelError("no room", code="context_overflow")
+    script = [
+        [note, usage(99_000, 999)],
+        "Done.",
+        [fail(full)],
+        *[[note, usage(9, 9)]] * 8,
+        "Answered otherwise.",
+    ]
+    async with make_studio(ScriptedModel(script), tools=builtin_tools(), turn_budget_tokens=100_000) as studio:
+        await enter(tab, studio, f"#/s/{await studio.session()}")
+        last = "#log article:last-of-type .ending"
+        ending, within = text_of(last), f"document.querySelector('{last}')"
+        await send_message(tab, "spend")
+        said = await tab.wait_for(f"{STOPPED} && {ending}")
+        assert said.startswith("The budget of 100000 tokens is exceeded: 99999 are used and ")
+        assert said.endswith(
+            " The settings turn_budget_tokens and turn_budget_usd limit each turn. "
+            "Continue begins another turn, with the same limits. Continue Change model"
+        )
+        await look_and_reload(tab)
+        await click(tab, "Continue", within)
+        await tab.wait_for(f"{SHOWN}.includes('Done.') && {STOPPED}")
+
+        await send_message(tab, "fill")
+        said = await tab.wait_for(f"{STOPPED} && {ending}.startsWith('The conversation') && {ending}")
+        assert said == (
+            "The conversation is too long for this model. Choose one with a larger window, then try again. "
+            "No room Change model Try again"
+        )
+        await look_and_reload(tab)
+
+        await send_message(tab, "repeat")
+        said = await tab.wait_for(f"{STOPPED} && {ending}.startsWith('The agent') && {ending}")
+        assert said == (
+            "The agent did the same again and again, so it was stopped. "
+            "The turn was ended because the same call gave the same result 8 times in a row. Continue"
+        )
+        await look_and_reload(tab)
+        await click(tab, "Continue", within)
+        await tab.wait_for(f"{SHOWN}.endsWith('Answered otherwise.') && {STOPPED}")
+
+        path = team_file(studio.services.settings.home, PAIR)
+        created = await studio.client.post("/api/sessions", json={"name": "Team", "team": "pair"})
+        path.unlink()
+        await show(tab, created.json()["id"])
+        await send_message(tab, "go")
+        said = await tab.wait_for(f"{STOPPED} && {ending}")
+        assert said.startswith("The team of this session cannot run. Unknown team 'pair'; known teams: ")
+        assert said.endswith(" Show teams Try again")
+        await click(tab, "Show teams", within)
+        await tab.wait_for("location.hash === '#/settings/teams'")
         assert tab.errors == []
 
 

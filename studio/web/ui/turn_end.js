@@ -15,7 +15,7 @@ import { Steps } from "./steps.js";
 
 const CLOSED = "the program that ran the turn was closed"; // the text of the event of a turn that nobody stopped
 
-/** Why a turn failed in a sentence, and what fits: again, keys, model, continue. */
+/** Why a turn failed in a sentence, and what fits. @type {Map<string, [string, "again" | "keys" | "model" | "continue" | "budget" | "team"]>} */
 const FAILURES = new Map(Object.entries({
   "timeout.first_chunk": ["The model did not begin to answer in time.", "again"],
   "timeout.heartbeat": ["The model stopped in the middle of its answer.", "again"],
@@ -29,13 +29,18 @@ const FAILURES = new Map(Object.entries({
   "provider.truncated": ["The answer ended too early; nothing of its last part was run.", "again"],
   "provider.content_filter": ["The provider's filter ended the answer.", "model"],
   "provider.transport": ["The connection to the provider failed.", "again"],
-  "context_overflow": ["The conversation is too long for this model.", "model"],
+  "context_overflow": ["The conversation is too long for this model. Choose one with a larger window, then try again.", "model"],
   "loop_detected": ["The agent did the same again and again, so it was stopped.", "continue"],
   "max_rounds": ["Incomplete: out of rounds.", "continue"],
-  "budget_exceeded": ["The budget is used up.", ""],
+  "budget_exceeded": ["The budget of the turn allows no further call.", "budget"],
+  "hook_failed": ["Code of the application, a hook, failed.", "again"],
+  "team_unavailable": ["The team of this session cannot run.", "team"],
   "storage": ["The studio could not store what happened.", "again"],
   "internal": ["Something went wrong in the studio.", "again"],
 }));
+
+/** Where a budget comes from, and how one goes on. */
+const BUDGETS = "The settings turn_budget_tokens and turn_budget_usd limit each turn. Continue begins another turn, with the same limits.";
 
 /**
  * `isHead`: the conversation ends with it, so that no rewind leads there.
@@ -110,20 +115,24 @@ function failureOf(end) {
   const known = FAILURES.get(end?.code ?? "");
   if (!known) return { text: escapeHiddenText(end?.text || "It failed."), action: end?.retryable ? "again" : "" };
   const [text, action] = known;
+  if (action === "budget") {
+    return { text: end.text ? `${escapeHiddenText(sentence(String(end.text)))}.` : text, detail: BUDGETS, action };
+  }
   return { text, detail: sentence(String(end.text ?? "")), action: action === "model" && end.retryable ? "again" : action };
 }
 
 function Action({ action, retryAt, state, actions }) {
   if (action === "continue") return html`<${Continue} state=${state} actions=${actions} />`;
   if (action === "again") return html`<${TryAgain} retryAt=${retryAt} actions=${actions} />`;
+  if (action === "budget") return html`<${Continue} state=${state} actions=${actions}>${changeModel}<//>`;
   return html`<p class="buttons">
-    ${action === "keys" ? addKey : changeModel}
+    ${action === "keys" ? addKey : action === "team" ? html`<a class="button" href="#/settings/teams">Show teams</a>` : changeModel}
     <button type="button" onClick=${() => attempt(actions.retry)}>Try again</button>
   </p>`;
 }
 
 /** A message to go on; with an option, if some of the turn are done and none was picked. */
-function Continue({ state, actions }) {
+function Continue({ state, actions, children = null }) {
   const { turn, numbers } = openOptions(state.value);
   const done = turn?.items.filter(({ id, kind }) => kind === "turn" && turnById(state.value, id)?.status === "done").map(({ agentId }) => optionOf(agentId))
     .filter((number) => numbers.includes(number)) ?? [];
@@ -132,7 +141,7 @@ function Continue({ state, actions }) {
     await actions.cont();
   });
   return html`<p class="buttons">${done.map((number) => html`<button key=${number} type="button" onClick=${() => goOn(number)}>Continue with option ${number}</button>`)}
-    ${!done.length && html`<button type="button" onClick=${() => attempt(actions.cont)}>Continue</button>`}</p>`;
+    ${!done.length && html`<button type="button" onClick=${() => attempt(actions.cont)}>Continue</button>`}${children}</p>`;
 }
 
 /** Open the list of models below the message. */
