@@ -948,6 +948,20 @@ async def test_the_address_of_a_message_shows_it_in_a_long_session(make_studio: 
         await tab.wait_for(f"{shown} === 'message 0'")
         await tab.reload()
         await tab.wait_for(f"{shown} === 'message 0'")
+
+        await tab.press("k", held=["Control"])
+        row = "document.querySelector('#finder [aria-selected=true]')?.innerText"
+        await tab.wait_for(f"{row} && {button('Show 8 more')} && true")
+        for _ in range(13):  # the session and twelve turns
+            await tab.press("ArrowDown")
+        await tab.wait_for(f"{row} === 'Show 8 more'")
+        await tab.press("Enter")
+        await tab.wait_for(f"{row} === 'message 7'")
+        for _ in range(5):
+            await tab.press("ArrowDown")
+        await tab.wait_for(f"{row} === 'message 2'")
+        await tab.press("Enter")
+        await tab.wait_for(f"{shown} === 'message 2' && !document.getElementById('finder')")
         for word in ("colour", "violet"):
             ((match,),) = [one["matches"] for one in await listed(studio, f"?q={word}")]
             await press_button(tab, "↓ Newest")

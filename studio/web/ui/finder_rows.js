@@ -6,17 +6,23 @@ import { api } from "../net/api.js";
 import { closeFinder } from "../state/finder.js";
 import { go, sessionPath } from "../state/route.js";
 import { wantedDecision } from "../state/input.js";
-import { current, sessions, titleOf, waitingElsewhere, waitingText } from "../state/studio.js";
+import { attempt, current, hasMore, sessions, showMore, titleOf, waitingElsewhere, waitingText } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { loadWhenIdle } from "./lazy.js";
 import { plainText } from "./markdown_view.js";
 
 const SEARCH_DELAY_MS = 200;
-const MAX_ROWS = 12; // of each group
+const ROWS = 12; // of each group, at first
+const MORE_ROWS = 50; // of a group, each time that more are wanted
+const PAGE = 100; // sessions of an answer
 const LABEL_CHARS = 120;
 const EXCERPT_CHARS = 30; // before what was found
+const SESSIONS = "Sessions";
 
-/** @typedef {{key: string, group: string, label: string, match?: any, run: () => unknown}} Choice `match` is of the messages of a session. */
+/**
+ * `match` is of the messages of a session; `staysOpen` is of a row that lists more rows.
+ * @typedef {{key: string, group: string, label: string, match?: any, staysOpen?: boolean, run: () => unknown}} Choice
+ */
 
 /** The commands that can be done now; none until their module is loaded, and none if the studio ended before. */
 const commands = signal(/** @type {(view: any) => {label: string, run: () => unknown}[]} */ (() => []));
@@ -33,15 +39,21 @@ loadWhenIdle(loadCommands);
  */
 export function FinderRows({ words, view, keys, active }) {
   const [at, setAt] = useState(0);
-  const found = useFound(words);
-  useLayoutEffect(() => setAt(0), [words]);
+  const [counts, setCounts] = useState(/** @type {Record<string, number>} */ ({}));
+  const countOf = (/** @type {string} */ group) => counts[group] ?? ROWS;
+  const found = useFound(words, countOf(SESSIONS));
+  useLayoutEffect(() => {
+    setAt(0);
+    setCounts({});
+  }, [words]);
   useEffect(() => { loadCommands(); }, []);
-  const choices = allChoices(words, found, view);
+  const lengthen = (/** @type {string} */ group) => setCounts({ ...counts, [group]: countOf(group) + MORE_ROWS });
+  const choices = allChoices(words, found, view).flatMap((group) => shownOf(group, countOf(group.name), () => lengthen(group.name)));
   const place = Math.min(at, choices.length - 1);
   useLayoutEffect(() => { active.value = choices.length ? `finder-${place}` : undefined; });
   const choose = (/** @type {Choice|undefined} */ choice) => {
     if (!choice) return;
-    closeFinder();
+    if (!choice.staysOpen) closeFinder();
     choice.run();
   };
   keys.current = (event) => {
@@ -59,18 +71,21 @@ export function FinderRows({ words, view, keys, active }) {
       const heading = choice.group === group ? null : html`<p class="group" role="presentation">${choice.group}</p>`;
       group = choice.group;
       return html`${heading}<div key=${choice.key} id=${`finder-${index}`} role="option" aria-selected=${index === place}
-        onClick=${() => choose(choice)} onMouseMove=${() => setAt(index)} ref=${index === place ? showRow : undefined}>${choice.label}${choice.match && excerpt(choice.match)}</div>`;
+        onMouseDown=${keepFocus} onClick=${() => choose(choice)} onMouseMove=${() => setAt(index)} ref=${index === place ? showRow : undefined}>${choice.label}${choice.match && excerpt(choice.match)}</div>`;
     })}
     ${!choices.length && html`<p class="note">Nothing has these words.</p>`}`;
 }
 
 const showRow = (/** @type {HTMLElement|null} */ row) => row?.scrollIntoView({ block: "nearest" });
 
+/** The focus stays in the box for the words. */
+const keepFocus = (/** @type {Event} */ event) => event.preventDefault();
+
 /** The line of a message that has the words, below its session. */
 const excerpt = (/** @type {any} */ { before, found, after }) => html`<small>${escapeHiddenText(before.slice(-EXCERPT_CHARS))}<mark>${escapeHiddenText(found)}</mark>${escapeHiddenText(after)}</small>`;
 
-/** Return the sessions whose messages have the words. */
-function useFound(/** @type {string} */ words) {
+/** Return the sessions whose messages have the words: one more than are shown, if there are more. @param {string} words @param {number} count */
+function useFound(words, count) {
   const [found, setFound] = useState(/** @type {any[]} */ ([]));
   useEffect(() => {
     if (words.trim().length < 2) {
@@ -79,19 +94,47 @@ function useFound(/** @type {string} */ words) {
     }
     const abort = new AbortController();
     const timer = setTimeout(async () => {
-      const query = new URLSearchParams({ q: words.trim(), archived: "all", limit: String(MAX_ROWS) });
       try {
-        setFound((await api(`api/sessions?${query}`, { signal: abort.signal })).sessions);
+        setFound(await findSessions(words.trim(), count + 1, abort.signal));
       } catch {
         // the sessions that the list has are found without
       }
     }, SEARCH_DELAY_MS);
     return () => { clearTimeout(timer); abort.abort(); };
-  }, [words]);
+  }, [words, count]);
   return found;
 }
 
-/** @param {string} words @param {any[]} found @param {any} view @returns {Choice[]} */
+/** @param {string} words @param {number} count @param {AbortSignal} signal */
+async function findSessions(words, count, signal) {
+  const found = [];
+  for (let isLast = false; !isLast && found.length < count;) {
+    const limit = Math.min(PAGE, count - found.length);
+    const query = new URLSearchParams({ q: words, archived: "all", limit: String(limit) });
+    if (found.length) query.set("before", found[found.length - 1].id);
+    const { sessions: next } = await api(`api/sessions?${query}`, { signal });
+    found.push(...next);
+    isLast = next.length < limit;
+  }
+  return found;
+}
+
+/** @typedef {{name: string, choices: Omit<Choice, "group">[], loadMore?: (() => unknown) | null}} Group `loadMore` is null where all are there. */
+
+/** Return the rows of a group that are shown, with one that shows more of them. @param {Group} group @param {number} count @param {() => void} lengthen @returns {Choice[]} */
+function shownOf({ name, choices, loadMore }, count, lengthen) {
+  const shown = choices.slice(0, count).map((choice) => ({ ...choice, group: name }));
+  const left = choices.length - shown.length;
+  if (!left && !loadMore) return shown;
+  const label = left && !loadMore ? `Show ${Math.min(left, MORE_ROWS)} more${left > MORE_ROWS ? ` (${left.toLocaleString("en")} left)` : ""}` : "Show more";
+  const run = () => {
+    lengthen();
+    if (left < MORE_ROWS) loadMore?.();
+  };
+  return [...shown, { key: `more-${name}`, group: name, label, staysOpen: true, run }];
+}
+
+/** Return all that can be chosen, of which the first are shown. @param {string} words @param {any[]} found @param {any} view @returns {Group[]} */
 function allChoices(words, found, view) {
   const parts = words.toLowerCase().split(/\s+/).filter(Boolean);
   const has = (/** @type {string} */ text) => parts.every((part) => text.toLowerCase().includes(part));
@@ -106,31 +149,41 @@ function allChoices(words, found, view) {
   const title = (/** @type {any} */ session) => escapeHiddenText(titleOf(session));
   const waiting = waitingElsewhere.value.map((request) => ({ request, ...waitingText(request, plainText) })).filter(({ title, asked }) => has(`${title} ${asked}`));
   return [
-    ...waiting.slice(0, MAX_ROWS).map(({ request: { id, sessionId }, title: name, asked }) => ({
-      key: `w-${id}`,
-      group: "Waiting for you",
-      label: `${escapeHiddenText(name)} · ${escapeHidden(asked)}`,
-      run: () => {
-        wantedDecision.sessionId = sessionId;
-        go(sessionPath(sessionId));
-      },
-    })),
-    ...[...named, ...others].slice(0, MAX_ROWS).map((session) => {
-      const match = found.find(({ id }) => id === session.id)?.matches?.find((/** @type {any} */ { role }) => role !== "name");
-      return {
-        key: `s-${session.id}`,
-        group: "Sessions",
-        label: session.id === current.value?.id ? `${title(session)} (shown)` : title(session),
-        match,
-        run: () => go(sessionPath(session.id, match?.message_id)),
-      };
-    }),
-    ...inSession.slice(0, MAX_ROWS).map(({ id, text }) => ({
-      key: `t-${id}`,
-      group: "Turns of this session",
-      label: escapeHiddenText(text.replace(/\s+/g, " ").slice(0, LABEL_CHARS)) || "(without a message)",
-      run: () => view.actions.goTo(id),
-    })),
-    ...commands.value(view).filter(({ label }) => has(label)).map(({ label, run }) => ({ key: `c-${label}`, group: "Commands", label, run })),
+    {
+      name: "Waiting for you",
+      choices: waiting.map(({ request: { id, sessionId }, title: name, asked }) => ({
+        key: `w-${id}`,
+        label: `${escapeHiddenText(name)} · ${escapeHidden(asked)}`,
+        run: () => {
+          wantedDecision.sessionId = sessionId;
+          go(sessionPath(sessionId));
+        },
+      })),
+    },
+    {
+      name: SESSIONS,
+      choices: [...named, ...others].map((session) => {
+        const match = found.find(({ id }) => id === session.id)?.matches?.find((/** @type {any} */ { role }) => role !== "name");
+        return {
+          key: `s-${session.id}`,
+          label: session.id === current.value?.id ? `${title(session)} (shown)` : title(session),
+          match,
+          run: () => go(sessionPath(session.id, match?.message_id)),
+        };
+      }),
+      loadMore: !parts.length && hasMore.value ? () => attempt(showMore) : null,
+    },
+    {
+      name: "Turns of this session",
+      choices: inSession.map(({ id, text }) => ({
+        key: `t-${id}`,
+        label: escapeHiddenText(text.replace(/\s+/g, " ").slice(0, LABEL_CHARS)) || "(without a message)",
+        run: () => view.actions.goTo(id),
+      })),
+    },
+    {
+      name: "Commands",
+      choices: commands.value(view).filter(({ label }) => has(label)).map(({ label, run }) => ({ key: `c-${label}`, label, run })),
+    },
   ];
 }
