@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from agenticx.errors import ModelError
 from agenticx.llms import RetryingModel, ScriptedModel
 from agenticx.messages import ToolMessage, UserMessage
 from agenticx.subagents import session_tools
-from agenticx.testing import call, say, usage
+from agenticx.testing import FakeOpenAIServer, call, say, status, usage
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.page import (
     DECISION,
@@ -48,6 +49,7 @@ pytestmark = [
 
 ASKED = text_of("[aria-label=Decision]")
 STATUS = text_of("#status")
+SAID = text_of("#message")
 
 
 async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_studio: StudioMaker, tab: Tab) -> None:
@@ -373,8 +375,12 @@ async def test_the_model_and_the_mode_of_a_session_are_shown_and_changed(make_st
         assert header == ["demo", "Runs everything without asking, except harmful calls", True]
         assert listed[1] == "scripted · tools"  # the ones that can be used come first
         assert "demo · $0 · tools" in listed  # as in the report of the usage
+        await tab.evaluate(f"{field('Model')}.focus()")
+        await tab.press("End")  # the arrows choose, too, in a list that is not open
+        await tab.wait_for(f"{field('Model')}.value === 'demo'")
+        await tab.evaluate("document.getElementById('session-model').dispatchEvent(new Event('pointerdown'))")
         await fill(tab, "Model", "add key")
-        await tab.wait_for("location.hash === '#/settings/models'")
+        await tab.wait_for("location.hash === '#/settings/models' && document.activeElement.type === 'password'")
         rows = "[...document.querySelectorAll('table.models tr')].map((row) => row.innerText)"
         others = await tab.wait_for(f"{rows}.some((text) => text.startsWith('anthropic:')) && {rows}")
         assert not [text for text in listed if text.startswith("anthropic:")]
@@ -443,6 +449,44 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
         await tab.wait_for(f"!{dialog}")
         assert await tab.evaluate("document.querySelectorAll('main [role=alert]').length") == 0
         assert [error for error in tab.errors if "422" not in error and "503" not in error] == []
+
+
+@IN_A_FILE
+@pytest.mark.ci_lane
+async def test_a_key_is_added_from_the_first_page_and_changed_after_its_provider_refuses_it(
+    make_studio: StudioMaker, tab: Tab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if re.search(r"_API_KEY$|_BASE_URL$|^HF_TOKEN$", name)]:
+        monkeypatch.delenv(name)
+    for name in ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"):
+        monkeypatch.setenv(f"{name}_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("AGX_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    dialog = "document.querySelector('dialog[open]')"
+    typing = "document.activeElement.type === 'password'"
+    async with FakeOpenAIServer([status(401, "no"), "Hello."]) as provider, make_studio(model=None) as studio:
+        monkeypatch.setenv("GROQ_BASE_URL", provider.base_url)
+        await enter(tab, studio, "#/new")
+        await click(tab, "Add a key", "document.getElementById('demo-notice')")
+        await tab.wait_for(f"{text_of('dialog[open] h2')} === 'Add the key of a provider' && {typing}")
+        await fill(tab, "Provider", "groq", dialog)
+        await fill(tab, "Key", "canary-one", dialog)
+        await click(tab, "Store key", dialog)
+        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of groq is stored.'")
+        await click(tab, "Close settings")
+
+        await send_message(tab, "hello")
+        await tab.wait_for(f"{SHOWN}.includes('The provider did not accept the key.')")
+        await click(tab, "Change key", "document.getElementById('log')")
+        await tab.wait_for(f"{text_of('dialog[open] h2')} === 'Change the key of groq' && {typing}")
+        await fill(tab, "Key of groq", "canary-two", dialog)
+        await click(tab, "Store key", dialog)
+        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of groq is stored.'")
+        await tab.evaluate("history.back()")
+        await click(tab, "Try again")
+        await tab.wait_for(f"{SHOWN}.endsWith('Hello.')")
+        assert provider.requests[-1].headers["authorization"] == "Bearer canary-two"
+        assert tab.errors == []
 
 
 PAYLOADS = (

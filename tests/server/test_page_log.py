@@ -262,7 +262,7 @@ async def test_a_turn_that_failed_says_why_and_offers_what_fits(make_studio: Stu
         ending = await tab.wait_for(f"{ENDING}.includes('key') && {ENDING}")
         assert ending.startswith("The provider did not accept the key.")
         buttons = f"[...{LOG}.querySelectorAll('.ending :is(a, button)')].map((one) => one.textContent)"
-        assert await tab.evaluate(buttons) == ["Add key", "Try again"]
+        assert await tab.evaluate(buttons) == ["Change key", "Try again"]
         mark = "document.querySelector('#sessions .mark')?.innerText.trim()"
         await tab.wait_for(f"{mark} === '✗ failed'")
         await studio.turn(session_id, "two")

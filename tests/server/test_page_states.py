@@ -176,7 +176,7 @@ async def test_a_turn_streams_waits_asks_stops_ends_early_and_fails(make_studio:
         await click(tab, "“blue”", DECISION)
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('Blue.')")
         for said, offered in [
-            ("The provider did not accept the key.", "Add key"),
+            ("The provider did not accept the key.", "Change key"),
             ("The provider refused the request.", "Change model"),
             ("The provider allows no more requests for now.", "Try again"),
         ]:

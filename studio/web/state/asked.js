@@ -3,9 +3,10 @@
 
 import { signal } from "../vendor/preact.js";
 
-/** @typedef {(answer: string) => unknown} Act */
+/** @typedef {(answer: string, choice: string) => unknown} Act `choice` is "" if there is none to make. */
 /** @typedef {{title: string, text?: string, action: string, isDangerous?: boolean, field?: {label: string, value: string,
- *   maxLength?: number, type?: string}, act?: Act, otherwise?: {code: string, action: string, act: Act}}} Question */
+ *   maxLength?: number, type?: string},
+ *   choice?: {label: string, options: string[]}, act?: Act, otherwise?: {code: string, action: string, act: Act}}} Question */
 
 /** @type {import("../vendor/preact.js").Signal<(Question & {resolve: (answer: string|null) => void})|null>} */
 export const asked = signal(null);

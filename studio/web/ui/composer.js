@@ -11,7 +11,7 @@ import { MODES } from "../state/permission_modes.js";
 import { preferences } from "../state/preferences.js";
 import { isTyped } from "../state/input.js";
 import { canStop, openRequests } from "../state/requests.js";
-import { go } from "../state/route.js";
+import { go, keyPath } from "../state/route.js";
 import { attempt, models, showStatus } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { modelText } from "../text/model_words.js";
@@ -214,6 +214,17 @@ function useDroppedFiles(/** @type {import("../state/drafts.js").Draft} */ draft
 /** Have what is typed in a list be a message: it chooses nothing there. @param {KeyboardEvent} event */
 const onTyped = (event) => { if (isTyped(event)) document.getElementById("input")?.focus(); };
 
+/** Tell whether a choice was picked in the open list, which is deliberate; a key such as an arrow can choose in the closed one. */
+function usePicked() {
+  const lastKey = useRef("");
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    lastKey.current = event.key === " " ? "Enter" : event.key;
+    onTyped(event);
+  };
+  const listeners = { onKeyDown, onPointerDown: () => { lastKey.current = ""; } };
+  return { isPicked: () => lastKey.current === "" || lastKey.current === "Enter", listeners };
+}
+
 /** @param {{session: any, change: (fields: any) => Promise<unknown>}} props */
 function ModelChoice({ session, change }) {
   const { default: defaultModel, models: all } = models.value;
@@ -222,6 +233,7 @@ function ModelChoice({ session, change }) {
   const isListed = !model || all.some(({ id }) => id === model);
   const label = `${defaultModel} (from settings)`;
   const byDefault = all.find(({ id }) => id === defaultModel);
+  const picked = usePicked();
   const onChange = async (/** @type {any} */ { target }) => {
     const chosen = target.value;
     if (chosen !== ADD_KEY) {
@@ -229,9 +241,9 @@ function ModelChoice({ session, change }) {
       return;
     }
     target.value = model;
-    go("#/settings/models");
+    if (picked.isPicked()) go(keyPath(all.find(({ id, available }) => id === model && !available)?.provider));
   };
-  return html`<select id="session-model" aria-label="Model" title="Holds from the next message" value=${model} onChange=${onChange} onKeyDown=${onTyped}>
+  return html`<select id="session-model" aria-label="Model" title="Holds from the next message" value=${model} onChange=${onChange} ...${picked.listeners}>
     <option value="">${byDefault ? modelText(byDefault, label) : escapeHidden(label)}</option>
     ${usable.map((each) => html`<option key=${each.id} value=${each.id}>${modelText(each)}</option>`)}
     ${!isListed && html`<option value=${model}>${escapeHidden(model)}</option>`}
@@ -244,22 +256,16 @@ const widthOf = (/** @type {string} */ mode) => MODES.findIndex(([name]) => name
 
 /** @param {{session: any, change: (fields: any) => Promise<unknown>}} props */
 function ModeChoice({ session, change }) {
-  const lastKey = useRef("");
+  const picked = usePicked();
   const onChange = async (/** @type {any} */ { target }) => {
     const mode = target.value;
     target.value = session.permission_mode; // until it is stored
-    const isPicked = lastKey.current === "" || lastKey.current === "Enter"; // in the open list
-    const isAsked = widthOf(mode) > widthOf(session.permission_mode) && (mode === "auto" || (mode === "accept_edits" && !isPicked));
+    const isAsked = widthOf(mode) > widthOf(session.permission_mode) && (mode === "auto" || (mode === "accept_edits" && !picked.isPicked()));
     await attempt(async () => {
       if (!isAsked || await ask((await widerModes()).WIDER[mode]) !== null) await change({ permission_mode: mode });
     });
   };
-  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    lastKey.current = event.key === " " ? "Enter" : event.key;
-    onTyped(event);
-  };
-  return html`<select id="session-mode" aria-label="Permissions" value=${session.permission_mode} onChange=${onChange}
-    onKeyDown=${onKeyDown} onPointerDown=${() => { lastKey.current = ""; }}>
+  return html`<select id="session-mode" aria-label="Permissions" value=${session.permission_mode} onChange=${onChange} ...${picked.listeners}>
     ${MODES.map(([value, sentence, short]) => html`<option key=${value} value=${value}>${isNarrow.value || openTab.value ? short : sentence}</option>`)}
   </select>`;
 }

@@ -6,11 +6,13 @@ import { effect, html, useLayoutEffect, useRef, useSignal } from "../vendor/prea
 import { asked } from "../state/asked.js";
 import { route } from "../state/route.js";
 import { showStatus } from "../state/studio.js";
+import { escapeHidden } from "../text/hidden_characters.js";
 
 export function Dialog() {
   const question = asked.value;
   const box = useRef(/** @type {HTMLDialogElement|null} */ (null));
   const field = useRef(/** @type {HTMLInputElement|null} */ (null));
+  const choice = useRef(/** @type {HTMLSelectElement|null} */ (null));
   const failure = useSignal(/** @type {any} */ (null));
   const acting = useSignal(/** @type {object|null} */ (null)); // the question that is acted on
   const end = (/** @type {string|null} */ answer) => {
@@ -37,7 +39,7 @@ export function Dialog() {
     acting.value = question;
     failure.value = null;
     try {
-      await act(answer);
+      await act(answer, choice.current?.value ?? "");
       end(answer);
     } catch (error) {
       if (asked.value === question) failure.value = error;
@@ -52,8 +54,10 @@ export function Dialog() {
     <form method="dialog" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); submit(act); }}>
       <h2 id="dialog-title">${question.title}</h2>
       ${question.text && html`<p>${question.text}</p>`}
+      ${question.choice && html`<label>${question.choice.label}
+        <select ref=${choice}>${question.choice.options.map((each) => html`<option key=${each} value=${each}>${escapeHidden(each)}</option>`)}</select></label>`}
       ${question.field && html`<label>${question.field.label}
-        <input ref=${field} type=${question.field.type ?? "text"} maxlength=${question.field.maxLength}
+        <input ref=${field} autofocus type=${question.field.type ?? "text"} maxlength=${question.field.maxLength}
           autocomplete="off" spellcheck=${false} /></label>`}
       ${failure.value && html`<p class="error" role="alert">${failure.value.message}</p>`}
       <p class="buttons">

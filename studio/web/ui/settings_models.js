@@ -3,7 +3,8 @@
 import { html, useEffect, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
 import { ask } from "../state/asked.js";
-import { models, refreshModels } from "../state/studio.js";
+import { go } from "../state/route.js";
+import { SHORTLY, models, refreshModels, showStatus } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { abilitiesText, priceOf } from "../text/model_words.js";
 import { useAction } from "./use_action.js";
@@ -12,7 +13,8 @@ import { useLimit } from "./use_limit.js";
 const ROWS = 100; // of a table, at first
 const SOURCES = { env: "from the environment: to change it, set the variable and start the studio again", keyring: "in the keyring", file: "in a private file", database: "in the database" };
 
-export function ModelSettings() {
+/** `keyOf` is the provider whose key is to be typed, "" for one that the person chooses, null for none. @param {{keyOf: string|null}} props */
+export function ModelSettings({ keyOf }) {
   const words = useSignal("");
   const keys = useSignal(/** @type {any[]|null} */ (null));
   const [run, error] = useAction();
@@ -26,25 +28,43 @@ export function ModelSettings() {
     await action();
     await load();
   });
-  const addKey = async (provider, verb = "Add") => {
-    const store = (test) => (key) => api(`api/keys/${encodeURIComponent(provider)}`, { method: "PUT", body: { key, test } });
+  /** Ask for the key of a provider, or of one of several. @param {string[]} providers */
+  const storeKey = async (providers, verb = "Add") => {
+    const [provider] = providers.length === 1 ? providers : [null];
+    const store = (test) => async (key, chosen) => {
+      const name = provider ?? chosen;
+      await api(`api/keys/${encodeURIComponent(name)}`, { method: "PUT", body: { key, test } });
+      showStatus(`The key of ${escapeHidden(name)} is stored.`, SHORTLY);
+    };
     const key = await ask({
-      title: `${verb} the key of ${provider}`,
+      title: provider === null ? "Add the key of a provider" : `${verb} the key of ${provider}`,
       text: "It is stored on the machine of the studio, after a test that costs nothing.",
       action: "Store key",
-      field: { label: `Key of ${provider}`, value: "", type: "password" },
+      choice: provider === null ? { label: "Provider", options: providers } : undefined,
+      field: { label: provider === null ? "Key" : `Key of ${provider}`, value: "", type: "password" },
       act: store(true),
       otherwise: { code: "provider_unreachable", action: "Store without testing", act: store(false) },
     });
     if (key !== null) await change(() => {});
   };
+  const addKey = (provider) => storeKey([provider]);
+  const isLoaded = keys.value !== null && all.length > 0;
+  useEffect(() => {
+    if (keyOf === null || !isLoaded) return;
+    go("#/settings/models", { replace: true }); // so that going back does not ask again
+    const keyless = [...new Set(all.filter((model) => !model.available && needsKey(model)).map(({ provider }) => provider))];
+    const isKnown = all.some(({ provider }) => provider === keyOf);
+    if (isKnown && withKey.get(keyOf) === "env") showStatus(`The key of ${escapeHidden(keyOf)} is ${SOURCES.env}.`);
+    else if (isKnown) storeKey([keyOf], withKey.has(keyOf) ? "Change" : "Add");
+    else if (keyless.length) storeKey(keyless);
+  }, [keyOf, isLoaded]);
   return html`<h2>Models</h2>
     <p class="note">New sessions use <strong>${escapeHidden(defaultModel)}</strong>.</p>
     ${error}
     <h3>Keys</h3>
     <ul class="rows" aria-label="Keys of providers">
       ${keys.value?.map(({ provider, source }) => html`<li key=${provider}><strong>${escapeHidden(provider)}</strong> <span class="note">${SOURCES[source] ?? ""}</span>
-        ${source !== "env" && html`<button type="button" aria-label=${`Change key of ${provider}`} onClick=${() => addKey(provider, "Change")}>Change key</button>
+        ${source !== "env" && html`<button type="button" aria-label=${`Change key of ${provider}`} onClick=${() => storeKey([provider], "Change")}>Change key</button>
           <button type="button" aria-label=${`Remove key of ${provider}`}
           onClick=${() => change(() => api(`api/keys/${encodeURIComponent(provider)}`, { method: "DELETE" }))}>Remove key</button>`}</li>`)}
       ${keys.value?.length === 0 && html`<li class="note">No provider has a key.</li>`}

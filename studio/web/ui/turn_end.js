@@ -4,7 +4,8 @@
 import { html } from "../vendor/preact.js";
 import { isOption, openOptions } from "../state/files.js";
 import { optionOf, turnById } from "../state/reducer.js";
-import { SHORTLY, attempt } from "../state/studio.js";
+import { keyPath } from "../state/route.js";
+import { SHORTLY, attempt, models } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { sentence } from "../text/tool_words.js";
 import { copyText } from "./clipboard.js";
@@ -67,7 +68,7 @@ function Ending({ turn, isLast, state, actions }) {
   return html`<div class=${`ending ${turn.status}`} role=${isBad ? "alert" : undefined}>
     <p class=${isBad ? "error" : "note"}>${text}</p>
     ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}
-    ${isLast && action && html`<${Action} action=${action} retryAt=${turn.end?.retryAt ?? null} state=${state} actions=${actions} />`}
+    ${isLast && action && html`<${Action} action=${action} model=${turn.model} retryAt=${turn.end?.retryAt ?? null} state=${state} actions=${actions} />`}
   </div>`;
 }
 
@@ -80,15 +81,20 @@ function FailedOptions({ turn, state, actions }) {
     <p class="buttons"><button type="button" onClick=${retry}>Try again</button></p></div>`;
 }
 
-/** Why an option failed, and what fits besides trying all of them again. @param {{turn: {status: string, end: any}}} props */
-export function Failure({ turn: { status, end } }) {
+/** Why an option failed, and what fits besides trying all of them again. @param {{turn: {status: string, end: any, model?: string}}} props */
+export function Failure({ turn: { status, end, model = "" } }) {
   if (status !== "failed") return null;
   const { text, detail, action } = failureOf(end);
-  return html`<p class="error">${text} ${action === "keys" ? addKey : action === "model" && changeModel}</p>
+  return html`<p class="error">${text} ${action === "keys" ? html`<${KeyLink} model=${model} />` : action === "model" && changeModel}</p>
     ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}`;
 }
 
-const addKey = html`<a class="button" href="#/settings/models">Add key</a>`;
+/** Where the key of a model's provider is typed. @param {{model: string}} props */
+function KeyLink({ model }) {
+  const { provider = "", available = false } = models.value.models.find(({ id }) => id === model) ?? {};
+  return html`<a class="button" href=${keyPath(provider)}>${available ? "Change key" : "Add key"}</a>`;
+}
+
 const changeModel = html`<button type="button" onClick=${chooseModel}>Change model</button>`;
 
 function endingOf(/** @type {Turn} */ turn) {
@@ -121,12 +127,12 @@ function failureOf(end) {
   return { text, detail: sentence(String(end.text ?? "")), action: action === "model" && end.retryable ? "again" : action };
 }
 
-function Action({ action, retryAt, state, actions }) {
+function Action({ action, model, retryAt, state, actions }) {
   if (action === "continue") return html`<${Continue} state=${state} actions=${actions} />`;
   if (action === "again") return html`<${TryAgain} retryAt=${retryAt} actions=${actions} />`;
   if (action === "budget") return html`<${Continue} state=${state} actions=${actions}>${changeModel}<//>`;
   return html`<p class="buttons">
-    ${action === "keys" ? addKey : action === "team" ? html`<a class="button" href="#/settings/teams">Show teams</a>` : changeModel}
+    ${action === "keys" ? html`<${KeyLink} model=${model} />` : action === "team" ? html`<a class="button" href="#/settings/teams">Show teams</a>` : changeModel}
     <button type="button" onClick=${() => attempt(actions.retry)}>Try again</button>
   </p>`;
 }
