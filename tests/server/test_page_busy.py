@@ -18,6 +18,7 @@ from tests.support.server.page import (
     SHOWN,
     STOPPED,
     add_files,
+    button,
     click,
     enter,
     file_parts,
@@ -199,11 +200,24 @@ async def test_a_waiting_message_is_edited_sent_now_and_removed(make_studio: Stu
     async with make_studio(model) as studio:
         await enter(tab, studio)
         await send_and_be_asked(tab, "one")
-        for number, text in enumerate(("two", "three"), start=1):
+        for number, text in enumerate(("two" + " words" * 50, "three"), start=1):
             await press_enter(tab, text)
             await tab.wait_for(f"{QUEUED}.filter((row) => row.startsWith('Queued')).length === {number}")
+        await tab.resize(390, 844)
+        lines = "(({offsetHeight}, {lineHeight}) => Math.round(offsetHeight / parseFloat(lineHeight)))"
+        excerpt = "document.querySelector('#queued .excerpt')"
+        await tab.wait_for(f"innerWidth === 390 && {lines}({excerpt}, getComputedStyle({excerpt})) === 2")
         await click(tab, "Edit", "document.getElementById('queued')")
+        edited = "document.querySelector('#queued textarea')"
+        heights = f"[{edited}.offsetHeight, {button('Save message')}.getBoundingClientRect().bottom]"
+        height, bottom = await tab.wait_for(f"{edited} && {heights}")
+        assert height > 60
+        assert bottom <= await tab.evaluate("document.getElementById('queued').getBoundingClientRect().bottom")
+        await tab.resize(1280, 800)
+        fits = f"{edited}.scrollHeight <= {edited}.clientHeight"
+        await tab.wait_for(f"innerWidth === 1280 && {edited}.offsetHeight < 120 && {fits}")
         await fill(tab, "Queued message", "second", "document.getElementById('queued')")
+        await tab.wait_for(f"{edited}.offsetHeight < 50")
         await tab.evaluate(LOST_ANSWERS)
         await click(tab, "Save message")
         await tab.wait_for(f"window.isAnswered && {QUEUED}.some((row) => row.startsWith('Queued second'))")

@@ -107,6 +107,12 @@ async def test_a_rule_is_shown_before_it_is_stored_and_arguments_can_be_edited(
         await click(tab, "Allow for this session: edit files in src/")
         await tab.wait_for(f"{HEADING}.endsWith('lib/c.py')")
         await click(tab, "Edit…")
+        content = field("content", DOCK)
+        heights = f"(({{scrollHeight, clientHeight}}) => [scrollHeight, clientHeight])({content})"
+        for text, is_whole in (("some words that are wrapped " * 12, True), ("line\n" * 300, False)):
+            await fill(tab, "content", text)
+            height, shown = await tab.wait_for(heights)
+            assert (height <= shown, 60 < shown <= 320) == (is_whole, True)
         await fill(tab, "content", "edited\n")
         await click(tab, "Allow edited")
         await tab.wait_for(NO_DOCK)

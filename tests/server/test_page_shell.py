@@ -12,6 +12,7 @@ from agenticx import UserMessage, builtin_tools
 from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
 from agenticx.testing import call, fail, hang, say
+from agenticx.tools.builtin import ask_user
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.conversations import messages, run_turn
 from tests.support.server.page import (
@@ -737,7 +738,8 @@ SLOW_READER = """{
 async def test_keys_of_the_message_box_send_steer_and_bring_the_last_message_back(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
-    async with make_studio(ScriptedModel(["One.", [say("so"), hang()]])) as studio:
+    script = [call("ask_user", {"text": "Which?"}), "One.", [say("so"), hang()]]
+    async with make_studio(ScriptedModel(script), tools=[ask_user]) as studio:
         session_id = await studio.session()
         await enter(tab, studio, "#/settings/page")
         await tab.wait_for(f"{field('Enter sends')} && true")
@@ -748,6 +750,12 @@ async def test_keys_of_the_message_box_send_steer_and_bring_the_last_message_bac
         await tab.press("Enter")
         await tab.type("b")
         assert await tab.evaluate(INPUT) == "a\nb"
+        await tab.press("Enter", held=["Shift"])
+        await tab.wait_for(f"{DECISION}?.dataset.ready === ''")
+        await tab.evaluate(f"{field('Your answer', DECISION)}.focus()")
+        await tab.type("left")
+        await tab.press("Enter")
+        assert await tab.evaluate(f"{field('Your answer', DECISION)}.value") == "left\n"
         await tab.press("Enter", held=["Shift"])
         await tab.wait_for(f"{STOPPED} && {LOG}.includes('One.') && {INPUT} === ''")
         await tab.press("ArrowUp")
@@ -761,6 +769,13 @@ async def test_keys_of_the_message_box_send_steer_and_bring_the_last_message_bac
         await tab.press("Enter", held=["Control"])
         await tab.wait_for(f"{text_of('#queued')}.startsWith('Will be read in this turn into it')")
         assert (await tab.evaluate("document.getElementById('when-busy').title")).startswith("Shift+Enter sends")
+        await click(tab, "Show preview")
+        await tab.wait_for(
+            "document.getElementById('pane') && document.getElementById('when-busy').innerText.includes('into turn')"
+        )
+        choices = "[...document.querySelectorAll('#session-model, #session-mode, #when-busy')]"
+        widths = await tab.evaluate(f"{choices}.map((one) => one.offsetWidth)")
+        assert (len(widths), min(widths) > 60) == (3, True)  # in short, beside the pane
         await tab.evaluate("document.getElementById('input').blur()")
         await tab.press("?")
         assert await tab.wait_for(f"{SEND_KEY}") == "Shift+Enter Send; Enter breaks the line"

@@ -3,10 +3,10 @@
 
 import { html, signal } from "../vendor/preact.js";
 import { MANY_MARKS, escapeHidden, hasHidden } from "../text/hidden_characters.js";
+import { grow } from "./grow.js";
 import { WithCode } from "./reasons.js";
 import { useLimit } from "./use_limit.js";
 
-const MAX_ROWS = 12;
 const MAX_SHOWN = 100_000; // characters of a value whose field is there at once: a browser takes long to lay out more
 const MAX_EXACT = 10_000; // characters of a value that is shown whole where some are hidden, of others only those lines
 const MAX_LINES = 400;
@@ -151,9 +151,13 @@ function FieldView({ field }) {
 
 /** @param {{field: Field}} props */
 function Input({ field }) {
-  const { kind, choices, given, isGiven, isRequired } = field;
+  const { kind, choices, isGiven, isRequired } = field;
   const prepared = (/** @type {any} */ element) => prepare(element, field);
   const write = (/** @type {any} */ event) => { field.text.value = event.currentTarget.value; };
+  const writeText = (/** @type {any} */ event) => {
+    write(event);
+    grow(event.currentTarget);
+  };
   const placeholder = isGiven ? undefined : NOT_GIVEN;
   if (kind === "choice") {
     return html`<select ref=${prepared} onChange=${write}>
@@ -164,8 +168,7 @@ function Input({ field }) {
   if (kind === "number" || kind === "integer") {
     return html`<input ref=${prepared} inputmode=${kind === "integer" ? "numeric" : "decimal"} autocomplete="off" placeholder=${placeholder} onInput=${write} />`;
   }
-  return html`<textarea spellcheck=${false} rows=${Math.min(MAX_ROWS, given.split("\n", MAX_ROWS).length + (isGiven ? 1 : 0))} ref=${prepared}
-    placeholder=${placeholder} onInput=${write}></textarea>`;
+  return html`<textarea spellcheck=${false} rows="1" ref=${prepared} placeholder=${placeholder} onInput=${writeText}></textarea>`;
 }
 
 /** A text as it is sent, if the field does not show all of its characters. */
@@ -195,6 +198,9 @@ function prepare(element, field) {
     field.unchanged = element.value;
   }
   element.value = text;
-  if (element instanceof HTMLTextAreaElement) element.setSelectionRange(0, 0); // long ones are read from their beginning
+  if (element instanceof HTMLTextAreaElement) {
+    element.setSelectionRange(0, 0); // long ones are read from their beginning
+    grow(element);
+  }
   field.text.value = element.value;
 }

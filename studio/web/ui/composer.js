@@ -16,6 +16,7 @@ import { attempt, models, showStatus } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { modelText } from "../text/model_words.js";
 import { NO_VAULT, explainMode, parseMode } from "../text/modes.js";
+import { grow } from "./grow.js";
 import { lazy, loadWhenIdle } from "./lazy.js";
 import { hasLittleRoom, isNarrow, openTab } from "./pane.js";
 import { useReconnected } from "./use_action.js";
@@ -26,10 +27,9 @@ const widerModes = () => import("./wider_modes.js");
 loadWhenIdle(widerModes);
 
 const ADD_KEY = "add key"; // a choice among the models, whose names have no space
-const LAST_LINES = 0.4; // of the height of the page, that the box grows to
 
-/** How a message is sent while a turn runs, by `when_busy`. */
-const WHEN_BUSY = { queue: "after this turn", steer: "into this turn", interrupt: "instead of this turn" };
+/** How a message is sent while a turn runs, by `when_busy`; and in short, beside a pane. */
+const WHEN_BUSY = { queue: ["after this turn", "after turn"], steer: ["into this turn", "into turn"], interrupt: ["instead of this turn", "instead"] };
 
 /**
  * `post(input, options)` sends a message: `options` are those of POST …/turns, with `typed` and `files`. `session` is
@@ -160,7 +160,7 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
       ${isRunning ? html`<select id="when-busy" aria-label="How to send while a turn runs" value=${whenBusy.value}
           title=${`${preferences.value.enterSends ? "Enter" : "Shift+Enter"} sends as chosen here, Ctrl+Enter adds to the running turn, Ctrl+Shift+Enter interrupts it`}
           onChange=${(/** @type {any} */ { target }) => { whenBusy.value = target.value; box.current?.focus(); }}>
-          ${Object.entries(WHEN_BUSY).map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
+          ${Object.entries(WHEN_BUSY).map(([value, labels]) => html`<option key=${value} value=${value}>${labels[Number(openTab.value !== null)]}</option>`)}
         </select>` : !session?.team && html`<select id="variants" aria-label="Number of answers" title="Several answers at once, of which you pick one"
           value=${draft.variants.value} onChange=${(/** @type {any} */ { target }) => { draft.variants.value = target.value; }}>
           ${["", ..."2345678"].map((count) => html`<option key=${count} value=${count}>Answers: ${count || 1}</option>`)}
@@ -185,13 +185,6 @@ function turnOf(input, mode, when, variants) {
 async function hasVault(/** @type {string[]|null} */ ids) {
   const { vaults } = await api("api/vaults");
   return vaults.some((/** @type {any} */ { id }) => ids === null || ids.includes(id));
-}
-
-/** Let the box be as high as its text, up to a part of the page. */
-function grow(/** @type {HTMLTextAreaElement|null} */ box) {
-  if (!box || CSS.supports("field-sizing", "content")) return; // where the browser does not do it
-  box.style.height = "auto";
-  box.style.height = `${Math.min(box.scrollHeight + 2, innerHeight * LAST_LINES)}px`;
 }
 
 /** Attach files that are dropped anywhere on the page. */
@@ -243,7 +236,7 @@ function ModelChoice({ session, change }) {
     target.value = model;
     if (picked.isPicked()) go(keyPath(all.find(({ id, available }) => id === model && !available)?.provider));
   };
-  return html`<select id="session-model" aria-label="Model" title="Holds from the next message" value=${model} onChange=${onChange} ...${picked.listeners}>
+  return html`<select id="session-model" aria-label="Model" title=${`${model || defaultModel}: holds from the next message`} value=${model} onChange=${onChange} ...${picked.listeners}>
     <option value="">${byDefault ? modelText(byDefault, label) : escapeHidden(label)}</option>
     ${usable.map((each) => html`<option key=${each.id} value=${each.id}>${modelText(each)}</option>`)}
     ${!isListed && html`<option value=${model}>${escapeHidden(model)}</option>`}

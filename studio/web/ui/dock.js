@@ -5,6 +5,7 @@ import { effect, html, signal, useEffect, useLayoutEffect, useRef, useSignal } f
 import { api, ApiError, encodedPath } from "../net/api.js";
 import { forgetText, storedText, storeSoon } from "../state/drafts.js";
 import { isField, lastInput, moveFocus } from "../state/input.js";
+import { preferences } from "../state/preferences.js";
 import { openRequests } from "../state/requests.js";
 import { askedText, isTeamTurn } from "../state/team_turns.js";
 import { SHORTLY } from "../state/studio.js";
@@ -17,6 +18,7 @@ import { Arguments } from "./arguments.js";
 import { timeOfDay } from "./clock.js";
 import { DiffView } from "./diff_view.js";
 import { noteLeft, takeKey, useFocus, useGuard } from "./dock_input.js";
+import { grow } from "./grow.js";
 import { MarkdownView } from "./markdown_view.js";
 import { isLow, isOnTop } from "./pane.js";
 import { Reasons } from "./reasons.js";
@@ -436,10 +438,13 @@ function Question({ request, actions, answer, isBusy, place, error }) {
   const label = request.options.length ? "Another answer" : "Your answer";
   const submit = () => { if (text.value.trim()) send(text.value.trim()); };
   const onKey = (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    const isSent = event.ctrlKey || event.metaKey || event.shiftKey !== preferences.value.enterSends; // as in the message box
+    if (event.key !== "Enter" || event.isComposing || !isSent) return;
     event.preventDefault();
     submit();
   };
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  useLayoutEffect(() => grow(field.current), [text.value]);
   return html`
     <${Heading} place=${place}>${isTeamTurn(request) ? "The team waits for you" : `${askingAgent(request)} asks`}<//>
     <div class="dock-text"><div class="dock-content">
@@ -449,7 +454,7 @@ function Question({ request, actions, answer, isBusy, place, error }) {
     </div></div>
     ${error}
     <div class="dock-buttons">
-      <textarea class="answer" rows="1" aria-label=${label} placeholder=${label} value=${text.value}
+      <textarea class="answer" rows="1" ref=${field} aria-label=${label} placeholder=${label} value=${text.value}
         onInput=${(event) => { text.value = event.currentTarget.value; }} onKeyDown=${onKey}></textarea>
       <button type="button" class="main" disabled=${isBusy || !text.value.trim()} onClick=${submit}>Answer</button>
     </div>`;

@@ -9,6 +9,7 @@ import { sentTo, takeSent } from "../state/outbox.js";
 import { attempt } from "../state/studio.js";
 import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden } from "../text/hidden_characters.js";
+import { grow } from "./grow.js";
 import { UnsentButtons } from "./unsent_buttons.js";
 
 const SHOWN_CHARS = 160;
@@ -24,8 +25,8 @@ export function Queue({ sessionId, state, isRead, actions }) {
   if (!sending.length && !queue.length && !unsent.length) return null;
   return html`<ul id="queued" aria-label="Queued messages">
     ${queue.map((message) => html`<${Waiting} key=${message.messageId} message=${message} actions=${actions} edits=${edits} />`)}
-    ${sending.map(({ clientTurnId, typed, files }) => html`<li key=${clientTurnId}><b>Sending</b> ${excerpt(typed, files)}</li>`)}
-    ${unsent.map((/** @type {any} */ message) => html`<li key=${message.messageId} class="unsent"><b>Not sent</b> ${excerpt(message.input, message.attachments)}
+    ${sending.map(({ clientTurnId, typed, files }) => html`<li key=${clientTurnId}>${excerpt("Sending", typed, files)}</li>`)}
+    ${unsent.map((/** @type {any} */ message) => html`<li key=${message.messageId} class="unsent">${excerpt("Not sent", message.input, message.attachments)}
       <span class="buttons"><${UnsentButtons} message=${message} actions=${actions} /></span></li>`)}
   </ul>`;
 }
@@ -116,6 +117,7 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
     else if (!isEdited && wasEdited.current) opener.current?.focus();
     wasEdited.current = isEdited;
   }, [isEdited]);
+  useLayoutEffect(() => grow(field.current), [isEdited, edit?.text]);
   const isInto = position === "into";
   if (edit && isEdited) {
     const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
@@ -128,13 +130,13 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
         event.preventDefault();
         edits.save(messageId);
       }}>
-      <label>Queued message <textarea ref=${field} rows="3" value=${edit.text}
+      <label>Queued message <textarea ref=${field} rows="1" value=${edit.text}
         onInput=${(/** @type {any} */ { target }) => edits.write(messageId, { ...edit, text: target.value })}></textarea></label>
       <span class="buttons"><button type="submit">Save message</button>
         <button type="button" class="quiet" onClick=${() => edits.close(messageId)}>Cancel</button></span>
     </form></li>`;
   }
-  return html`<li><b>${isInto ? "Will be read in this turn" : "Queued"}</b> ${excerpt(input, attachments)}
+  return html`<li>${excerpt(isInto ? "Will be read in this turn" : "Queued", input, attachments)}
     <span class="buttons">
       <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { ...edit ?? { before: input, text: input }, isOpen: true, isSent: false })}>Edit</button>
       ${!isInto && html`<button type="button" class="quiet" title="The running turn reads it before its next step"
@@ -143,11 +145,11 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
     </span></li>`;
 }
 
-/** @param {string} text @param {any[]} [files] */
-function excerpt(text, files = []) {
+/** @param {string} state @param {string} text @param {any[]} [files] */
+function excerpt(state, text, files = []) {
   const line = text.replace(/\s+/g, " ");
   const shown = line.length > SHOWN_CHARS ? `${line.slice(0, SHOWN_CHARS)}…` : line;
-  return html`<span class="excerpt">${[shown, ...files.map(fileLabel)].map(escapeHidden).join(" · ")}</span>`;
+  return html`<span class="excerpt"><b>${state}</b> ${[shown, ...files.map(fileLabel)].map(escapeHidden).join(" · ")}</span>`;
 }
 
 /** Remove messages from the outbox that have arrived in the session. */
