@@ -10,11 +10,12 @@ import pytest
 
 from agenticx import UserMessage, builtin_tools
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel
+from agenticx.llms import ChatModel, ScriptedModel
+from agenticx.subagents import session_tools
 from agenticx.testing import call, fail, hang, say
 from agenticx.tools.builtin import ask_user
 from tests.support.server.chromium import CHROMIUM, Tab
-from tests.support.server.conversations import messages, run_turn
+from tests.support.server.conversations import ByAgent, messages, run_turn
 from tests.support.server.page import (
     DECISION,
     INPUT,
@@ -263,6 +264,8 @@ ALWAYS_VISIBLE = """
 """
 
 
+ANNOUNCED = "document.querySelector('[aria-live=assertive]')?.textContent.replace(/\\s+/g, ' ')"
+
 CONSENT = """{
     window.told = [];
     window.Notification = class {
@@ -278,35 +281,43 @@ async def test_a_question_in_another_session_is_marked_in_each_tab_until_it_is_a
     make_studio: StudioMaker, tab: Tab
 ) -> None:
     ask = call("ask_user", {"text": "# Which **secret**\n\nin `a.py`?", "options": ["one"]})
-    model = ScriptedModel([call("bash_exec", {"command": "touch secret\ntouch more"}), ask, "Noted."])
-    async with make_studio(model, tools=builtin_tools()) as studio:
+    spawn = [call("spawn_subagent", {"task": "Hide it", "name": "helper"}), call("wait_subagents")]
+    run = call("bash_exec", {"command": "touch secret\ntouch more"})
+    model: ChatModel = ByAgent([spawn, ask, "Noted."], [run, "Hidden."])  # type: ignore[assignment]
+    async with make_studio(model, tools=[*builtin_tools(), *session_tools()]) as studio:
         here, there = [await studio.session(name=name) for name in ("Here", "There")]
         await enter(tab, studio, "#/settings/page")
         await tab.evaluate(CONSENT)
-        await tab.wait_for(f"{field('Notify me')} && true")
+        await tab.wait_for(f"{field('Notify me')} && {ANNOUNCED} === ''")
         await tab.evaluate(f"{field('Notify me')}.click()")
         await tab.evaluate(f"location.hash = '#/s/{here}'")
         other = await enter_beside(tab, studio, f"#/s/{here}")  # which hides the first one
-        await other.wait_for(f"{TITLE} === 'Here'")
+        await other.wait_for(f"{TITLE} === 'Here' && {ANNOUNCED} === ''")
+        await other.evaluate("window.region = document.querySelector('[aria-live=assertive]')")
         await studio.turn(there)
-        assert await tab.wait_for("told.length && told") == [["The agent wants to run a command", "There"]]
+        assert await tab.wait_for("told.length && told") == [["Another agent wants to run a command", "There"]]
         waiting = "document.querySelector('[aria-label=\"Waiting for you in other sessions\"]')"
         for one in (tab, other):
             await one.wait_for(f"{waiting}?.innerText.includes('There') && document.title === '(1) Waiting – There'")
-            assert (
-                await one.evaluate(f"{waiting}.querySelector('small').innerText") == "Run this command? touch secret…"
-            )
+            asked = await one.evaluate(f"{waiting}.querySelector('small').innerText")
+            assert asked == "helper-1: Run this command? touch secret…"
+            await one.wait_for(f"{ANNOUNCED} === 'A decision is needed in There: {asked}'")
+        await other.evaluate("window.announced = region.firstChild")
         await other.press("F2", held=["Shift"])
         await other.wait_for(f"{TITLE} === 'There' && !{waiting}")
         await other.wait_for(f"document.activeElement === {DECISION}?.querySelector('h2')")
+        assert await other.evaluate("(region.firstChild ?? announced) === announced && region.isConnected")  # not again
         await click(other, "Allow once", DECISION)
+        await other.wait_for(f"{ANNOUNCED} === 'A decision is needed: Which secret in a.py?'")
         assert await tab.wait_for("told[1]") == ["The agent asks you something", "There"]
         await tab.wait_for(f"{waiting}.querySelector('small')?.innerText === 'Which secret in a.py?'")
         await click(other, "“one”", DECISION)
         await other.wait_for(f"{LOG}.includes('Noted.')")
         assert "The agent asked: “Which secret in a.py?” – you answered: “one”" in await other.evaluate(LOG)
+        await other.wait_for("document.querySelector('[aria-live=polite]').textContent === 'Answer complete.'")
         for one in (tab, other):
             await one.wait_for("!document.title.includes('Waiting')")
+        assert await other.evaluate(ANNOUNCED) == ""
         await tab.wait_for(f"!{waiting}")
         assert tab.errors + other.errors == []
 

@@ -149,6 +149,12 @@ async def test_a_turn_streams_waits_asks_stops_ends_early_and_fails(make_studio:
         await tab.wait_for("document.querySelector('.streaming blockquote') && true")
         await tab.wait_for(f"/^(Waiting for the model|Writing), \\d+ s/.test({STATUS})")
         assert await tab.evaluate("document.querySelectorAll('.streaming').length") == 1
+        live = (
+            "[role=status], [role=alert], [aria-live]:not([aria-live=off])"  # what screen readers read at each change
+        )
+        assert (
+            await tab.evaluate(f"[...document.querySelectorAll({live!r})].map((one) => one.textContent).join('')") == ""
+        )
         await tab.emulate(forced_colors="active")
         assert len(set(await tab.evaluate(BACKGROUNDS))) == 3
         await tab.emulate()
@@ -181,7 +187,7 @@ async def test_a_turn_streams_waits_asks_stops_ends_early_and_fails(make_studio:
             ("The provider allows no more requests for now.", "Try again"),
         ]:
             await send_message(tab, "again")
-            await tab.wait_for(f"{text_of('#log [role=alert]')} && {SHOWN}.includes({said!r}) && {STOPPED}")
+            await tab.wait_for(f"{text_of('#log .ending.failed')} && {SHOWN}.includes({said!r}) && {STOPPED}")
             assert await tab.evaluate(f"{button(offered)} && true")
             await look_and_reload(tab)
         counted = text_of("#log .ending .buttons .note")

@@ -26,6 +26,7 @@ const conversation = () => import("./conversation.js");
 const Conversation = lazy(conversation, "Conversation",
   html`<section id="log" role="log" aria-label="Conversation" aria-live="off"><p class="note" role="status">Loading…</p></section>`);
 const Gone = lazy(conversation, "Gone");
+const Announcements = lazy(() => import("./announcements.js"), "Announcements");
 const Pane = lazy(() => import("./pane_tabs.js"), "Pane");
 const Below = lazy(() => import("./below.js"), "Below");
 const Settings = lazy(() => import("./settings.js"), "Settings", html`<main><p class="note" role="status">Loading…</p></main>`);
@@ -81,6 +82,7 @@ function Studio() {
     ${isFinderOpen.value && html`<${Finder} view=${view} />`}
     ${isKeyListOpen.value && html`<${KeyList} />`}
     ${asked.value && html`<${Dialog} />`}
+    <${Announcements} view=${view} />
   </div>`;
 }
 

@@ -16,7 +16,6 @@ import { Header } from "./header.js";
 import { Log } from "./log.js";
 import "./lost_focus.js"; // listens in the whole page
 import { closeUnused, isBeside, openByItself, openPane, openTab } from "./pane.js";
-import { Announcements } from "./status.js";
 
 const WRITES_UNASKED = new Set(["accept_edits", "auto"]); // modes in which files are written without a question
 
@@ -40,8 +39,7 @@ function Followed({ id, feed, actions, command }) {
     <${Header} session=${current} state=${state} actions=${actions} />
     <${Connection} is=${feed.connection.value} reason=${feed.closingReason.value} />
     ${!feed.isCaughtUp.value && !state.value.turns.length ? loading
-      : html`<${Log} sessionId=${id} state=${state} session=${current} actions=${actions} command=${command} />`}
-    <${Announcements} state=${state} />`;
+      : html`<${Log} sessionId=${id} state=${state} session=${current} actions=${actions} command=${command} />`}`;
 }
 
 export function Gone({ id }) {

@@ -35,7 +35,7 @@ export function Header({ session: shown, state, actions }) {
       ${session.archived && html`<span class="archived">archived</span>`}
       ${session.team && html`<${Team} name=${session.team} />`}
       <${Mode} mode=${session.permission_mode} />
-      <p id="status" role="status"><${ActivityText} state=${state} /></p>
+      <p id="status"><${ActivityText} state=${state} /></p>
       <${PaneToggle} state=${state} />
       <${Menu} session=${session} actions=${actions} />
     </div>

@@ -6,11 +6,11 @@ import { waitingText } from "../state/studio.js";
 import { oneLine } from "../text/hidden_characters.js";
 import { wantedKind } from "../text/tool_words.js";
 
-/** Say which agent wants to use which tool, and in which session; the arguments stay in the page. */
+/** Say that an agent wants to use which tool, and in which session: what a model wrote, also its name, stays in the page. */
 export function notify(/** @type {import("../state/studio.js").Waiting} */ request) {
   if (!("Notification" in globalThis) || Notification.permission !== "granted") return;
   const { id, kind, sessionId, tool, agentPath } = request;
-  const agent = oneLine(agentPath?.slice(1).at(-1) ?? "") || "The agent";
+  const agent = agentPath?.length ? "Another agent" : "The agent";
   const title = kind === "question" ? `${agent} asks you something` : `${agent} wants to ${wantedKind(tool)}`;
   // All tabs notify; those of one request have one tag, so that one is shown.
   const notification = new Notification(title, { body: oneLine(waitingText(request).title), tag: id });

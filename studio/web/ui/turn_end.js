@@ -65,7 +65,7 @@ function Ending({ turn, isLast, state, actions }) {
   const { text, detail, action } = endingOf(turn);
   if (!text) return null;
   const isBad = turn.status === "failed";
-  return html`<div class=${`ending ${turn.status}`} role=${isBad ? "alert" : undefined}>
+  return html`<div class=${`ending ${turn.status}`}>
     <p class=${isBad ? "error" : "note"}>${text}</p>
     ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}
     ${isLast && action && html`<${Action} action=${action} model=${turn.model} retryAt=${turn.end?.retryAt ?? null} state=${state} actions=${actions} />`}
@@ -77,7 +77,7 @@ function FailedOptions({ turn, state, actions }) {
   const options = turn.items.filter(({ agentId }) => isOption(agentId));
   if (!options.length || !options.every(({ id }) => turnById(state.peek(), id)?.status === "failed")) return null;
   const retry = () => attempt(() => actions.retry({ variants: options.length, when_busy: "reject" }));
-  return html`<div class="ending failed" role="alert"><p class="error">No option could be made.</p>
+  return html`<div class="ending failed"><p class="error">No option could be made.</p>
     <p class="buttons"><button type="button" onClick=${retry}>Try again</button></p></div>`;
 }
 
