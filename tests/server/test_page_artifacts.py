@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from agenticx import builtin_tools
+from agenticx.errors import ModelError
 from agenticx.llms import ScriptedModel
-from agenticx.testing import call, hang, stall_after
+from agenticx.testing import call, fail, hang, stall_after
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.page import (
     SHOWN,
@@ -343,12 +344,14 @@ async def test_each_option_has_a_tab_and_the_one_that_is_picked_becomes_the_sess
 
 @pytest.mark.ci_lane
 async def test_options_without_files_are_shown_by_their_answers(make_studio: StudioMaker, tab: Tab) -> None:
-    words = ["one", "two", "three", "four", "five", *["more"] * 8]
-    async with make_studio(ScriptedModel([f"It is **{word}**." for word in words])) as studio:
+    words = ["one", "two", "three", "four", "five", *["more"] * 8, "next", "last"]
+    failing = fail(ModelError("no", code="provider.auth"))
+    async with make_studio(ScriptedModel([*(f"It is **{word}**." for word in words), failing])) as studio:
         await enter(tab, studio)
         await fill(tab, "Number of answers", "2")
         await send_message(tab, "a word")
         await tab.wait_for(STOPPED)
+        await tab.wait_for(f"{text_of('.next-option')}.startsWith('The next message goes on with option 1,')")
         answers = f"[...({PANE}?.querySelectorAll('.document strong') ?? [])].map((one) => one.innerText)"
         assert sorted(await tab.wait_for(f"{answers}.length === 2 && {answers}")) == ["one", "two"]
         said = await tab.evaluate(
@@ -361,6 +364,7 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         await press_button(tab, "Use this one", PANE)
         await tab.wait_for(f"{text_of('#artifacts .option-state')} === 'scripted: done, picked.'")
         await wait_for_focus(tab, "#pane .option-state")
+        assert await tab.evaluate("document.querySelector('.next-option')") is None
         assert await tab.evaluate(answers) == [word]
         listed = "[...document.querySelectorAll('.card.option summary')].map((one) => one.innerText)"
         await tab.wait_for(f"{listed}.join() === 'Option 1 · scripted · done,Option 2 · scripted · done · picked'")
@@ -397,6 +401,20 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         await send_message(tab, "more words")
         numbered = [f"Option {number}{' · picked' if number in (1, 3) else ''}" for number in range(1, 14)]
         await tab.wait_for(f"{STOPPED} && {tabs} === {','.join(numbered)!r}")
+        goes_on = "The next message goes on with option 6, unless you pick another one first."
+        await tab.wait_for(f"{text_of('.next-option')} === {goes_on!r}")
+        await send_message(tab, "and now")
+        await tab.wait_for(f"{SHOWN}.includes('Option 6 goes on.') && {STOPPED}")
+        assert await tab.evaluate("document.querySelector('.next-option')") is None
+
+        await fill(tab, "Number of answers", "2")
+        await send_message(tab, "a word at last")
+        advice = "An option cannot be tried again alone. Use another one, or edit the message and send it again."
+        failed = f"(({{innerText}}) => innerText.includes('did not accept the key') && innerText.includes({advice!r}))"
+        await tab.wait_for(f"[...document.querySelectorAll('.card.option')].some({failed})")
+        await tab.wait_for(f"[...{PANE}.querySelectorAll('.grid-item')].some({failed})")
+        await press_button(tab, "Use this one", PANE)
+        await tab.wait_for(f"!document.body.innerText.includes({advice!r})")
         assert tab.errors == []
 
 

@@ -55,6 +55,19 @@ export function openOptions(state) {
   return { turn, numbers: isPicked ? [] : numbers };
 }
 
+/** Return the turns of the options of the last turn of the conversation, none if one of them was picked. */
+export function openOptionTurns(state) {
+  const { turn, numbers } = openOptions(state);
+  return numbers.length ? turn.items.filter(({ kind, agentId }) => kind === "turn" && isOption(agentId)).map(({ id }) => state.childTurns[id]) : [];
+}
+
+/** Return whether another option can be used, now or later, in place of the one of this number. */
+export function hasOtherOption(state, number) {
+  const turns = openOptionTurns(state);
+  const isThis = ({ agentId }) => optionOf(agentId) === number;
+  return turns.some(isThis) && turns.some((turn) => !isThis(turn) && (turn.status === "done" || turn.status === "running"));
+}
+
 /** Return the paths of a session's files, or of an option's, in order. */
 export const pathsOf = (state, option = SESSION) =>
   Object.keys(state.artifacts[option] ?? {}).filter((path) => latest(state, option, path)).sort();

@@ -4,7 +4,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal } from "../vendor/preact.js";
 import { UNREACHABLE, api, blob, encodedPath, reconnects } from "../net/api.js";
 import {
-  CSV, FOLDER, IMAGES, MARKDOWN, PAGES, SESSION, isOption, latest, mediaTypeOf, openOptions, optionsOf, pathsOf, pickedOptions,
+  CSV, FOLDER, IMAGES, MARKDOWN, PAGES, SESSION, hasOtherOption, isOption, latest, mediaTypeOf, openOptions, optionsOf, pathsOf, pickedOptions,
 } from "../state/files.js";
 import { editedText, withFolder } from "../state/folder_files.js";
 import { optionOf } from "../state/reducer.js";
@@ -182,7 +182,7 @@ function GridItem({ state, number, actions, contents, addressOf, show, pick }) {
       ${turn.status === "done" && picked.at(-1) !== number && html`<button type="button" class="main" onClick=${() => pick(number)}>Use this one</button>`}
       ${turn.status === "running" && html`<button type="button" onClick=${() => attempt(() => actions.stopOption(number))}>Stop this one</button>`}
     </header>
-    <${Failure} turn=${turn} />
+    <${Failure} turn=${turn} hasOther=${hasOtherOption(state, number)} />
     ${revision && PAGES.has(revision.mediaType) ? html`<${Page} key=${`${path} ${revision.number}`} state=${state} option=${number} revision=${revision} text=${text}
         isHidden=${false} scripts=${false} running=${running} frame=${frame} contents=${contents} addressOf=${addressOf} width="" />`
       : revision?.mediaType === CSV ? html`<section class="preview document" tabindex="0" aria-label="Table"><${CsvView} key=${path} text=${text ?? ""} label=${escapeHidden(path)} /></section>`
@@ -321,7 +321,7 @@ function Options({ state, option, hasAll, actions, show, pick }) {
     ${turn && html`<p class="note option-state"><span>${escapeHidden(turn.model)}: <${OptionState} turn=${turn} state=${state} />${picked.includes(option) ? ", picked" : ""}.</span>
       ${turn.status === "done" && picked.at(-1) !== option && html` <button type="button" class="main pick" onClick=${() => pick(option)}>Use this one</button>`}
       ${turn.status === "running" && html` <button type="button" class="stop-option" onClick=${() => attempt(() => actions.stopOption(option))}>Stop this one</button>`}
-    </p><${Failure} turn=${turn} />`}`;
+    </p><${Failure} turn=${turn} hasOther=${hasOtherOption(state, option)} />`}`;
 }
 
 /** One revision of a file. */

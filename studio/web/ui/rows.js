@@ -1,7 +1,7 @@
 // @ts-check
 // The rows of a log: what is shown of a turn, one below the other, so that far ones can be left out one by one.
 
-import { isOption, lastOptions, optionsOf, pickedOptions } from "../state/files.js";
+import { hasOtherOption, isOption, lastOptions, optionsOf, pickedOptions } from "../state/files.js";
 import { optionOf } from "../state/revisions.js";
 import { isTeamTurn } from "../state/team_turns.js";
 import { isReading } from "../text/tool_words.js";
@@ -19,7 +19,7 @@ import { dividedText } from "./text_parts.js";
  * @typedef {{key: string, kind: string, owner: Turn | null, ids: string[], [field: string]: any}} Row
  */
 
-/** A part of the state that rows were made from, besides their turn. @typedef {{of: "childTurns" | "agents" | "requests" | "picked" | "canPick" | "isHead", id: string, value: any}} Part */
+/** A part of the state that rows were made from, besides their turn. @typedef {{of: "childTurns" | "agents" | "requests" | "picked" | "canPick" | "hasOther" | "isHead", id: string, value: any}} Part */
 
 /** @type {WeakMap<Turn, {rows: Row[], parts: Part[], isLast: boolean}>} */
 const made = new WeakMap();
@@ -55,6 +55,7 @@ const PARTS = {
   requests: (state, id) => requestOf(state.requests, id),
   picked: (state, id) => pickedOf(state).includes(id),
   canPick: (state, id) => lastOptions(state).numbers.includes(id) && pickedOf(state).at(-1) !== id,
+  hasOther: hasOtherOption,
   isHead: (state, id) => state.lastMessageId === id,
 };
 
@@ -148,7 +149,7 @@ class Maker {
 
   /** @param {string} number of an option */
   optionFields(number) {
-    return { isPicked: this.part("picked", number), canPick: this.part("canPick", number) };
+    return { isPicked: this.part("picked", number), canPick: this.part("canPick", number), hasOther: this.part("hasOther", number) };
   }
 
   /** Return whether a turn of a participant is the person's. @param {Turn} turn */

@@ -116,7 +116,7 @@ function Text({ text, part, place, references, speaker, citations, isStreaming, 
 const Speaker = ({ name }) => html`<h3 class="speaker">${escapeHidden(name)}</h3>`;
 
 /** An option of an answer: what it says and does is in the card, its files are in the pane. */
-function Option({ id, turn, isPicked, canPick, state: session, actions }) {
+function Option({ id, turn, isPicked, canPick, hasOther, state: session, actions }) {
   const number = optionOf(turn.agentId);
   const state = turn.status === "running" ? activityOf(turn, []).text : `${endWord(turn.status)}${isPicked ? " · picked" : ""}`;
   const summary = html`<span class="call-title">Option ${number} · ${escapeHidden(turn.model)}</span>
@@ -125,7 +125,7 @@ function Option({ id, turn, isPicked, canPick, state: session, actions }) {
     <${Fold} id=${id} summary=${summary}>${() => html`<${Turn} turn=${turn} state=${session} actions=${actions} />`}<//>
     <button type="button" class="quiet" onClick=${() => actions.openPane("preview", { option: Number(number) })}>Show</button>
     ${canPick && turn.status === "done" && html`<button type="button" onClick=${() => attempt(() => actions.pickOption(number))}>Use this one</button>`}
-    ${turn.status === "failed" ? html`<div class="said"><${Failure} turn=${turn} /></div>` : html`<p class="said note">${resultOf(turn, pathsOf(session.peek(), number))}</p>`}
+    ${turn.status === "failed" ? html`<div class="said"><${Failure} turn=${turn} hasOther=${hasOther} /></div>` : html`<p class="said note">${resultOf(turn, pathsOf(session.peek(), number))}</p>`}
   </div>`;
 }
 

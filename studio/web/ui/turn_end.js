@@ -2,7 +2,7 @@
 // The last row of a turn: while it runs what is waited for and the steps, afterwards how it ended and what can follow.
 
 import { html } from "../vendor/preact.js";
-import { isOption, openOptions } from "../state/files.js";
+import { isOption, openOptionTurns } from "../state/files.js";
 import { optionOf, turnById } from "../state/reducer.js";
 import { keyPath } from "../state/route.js";
 import { SHORTLY, attempt, models } from "../state/studio.js";
@@ -81,12 +81,13 @@ function FailedOptions({ turn, state, actions }) {
     <p class="buttons"><button type="button" onClick=${retry}>Try again</button></p></div>`;
 }
 
-/** Why an option failed, and what fits besides trying all of them again. @param {{turn: {status: string, end: any, model?: string}}} props */
-export function Failure({ turn: { status, end, model = "" } }) {
+/** Why an option failed, and what fits besides trying all of them again. @param {{turn: {status: string, end: any, model?: string}, hasOther?: boolean}} props */
+export function Failure({ turn: { status, end, model = "" }, hasOther = false }) {
   if (status !== "failed") return null;
   const { text, detail, action } = failureOf(end);
   return html`<p class="error">${text} ${action === "keys" ? html`<${KeyLink} model=${model} />` : action === "model" && changeModel}</p>
-    ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}`;
+    ${detail && html`<p class="note detail">${escapeHiddenText(detail)}</p>`}
+    ${hasOther && html`<p class="note">An option cannot be tried again alone. Use another one, or edit the message and send it again.</p>`}`;
 }
 
 /** Where the key of a model's provider is typed. @param {{model: string}} props */
@@ -139,9 +140,7 @@ function Action({ action, model, retryAt, state, actions }) {
 
 /** A message to go on; with an option, if some of the turn are done and none was picked. */
 function Continue({ state, actions, children = null }) {
-  const { turn, numbers } = openOptions(state.value);
-  const done = turn?.items.filter(({ id, kind }) => kind === "turn" && turnById(state.value, id)?.status === "done").map(({ agentId }) => optionOf(agentId))
-    .filter((number) => numbers.includes(number)) ?? [];
+  const done = openOptionTurns(state.value).filter(({ status }) => status === "done").map(({ agentId }) => optionOf(agentId));
   const goOn = (number) => attempt(async () => {
     await actions.pickOption(number);
     await actions.cont();
