@@ -83,6 +83,16 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         assert await tab.evaluate(f"{RUN}.textContent") == "Stop"
         assert not await tab.evaluate(HELD)  # the page is not the shell
 
+        widths = f"[...{PANE}.querySelectorAll('.frame iframe')].map((one) => one.offsetWidth)"
+        whole = await tab.evaluate(widths)
+        for width, shown in (
+            ("768", [768]),
+            ("390", [390]),
+            ("", whole),
+        ):  # also one wider than the pane, which scrolls
+            await fill(tab, "Width of the preview", width)
+            await tab.wait_for(f"{widths}.join() === {','.join(map(str, shown))!r}")
+
         await tab.evaluate("messages.length = 0")
         await send_message(tab, "Make another")
         await tab.wait_for(f"{SIZE}.startsWith('being written, ')")

@@ -200,7 +200,7 @@ async def test_a_change_that_was_cut_is_shown_whole_before_it_is_allowed(make_st
 async def test_keys_answer_only_in_the_focused_decision_and_a_begun_message_keeps_the_focus(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
-    names = ["a.txt", "b.txt", "c.txt"]
+    names = ["a.txt", "b.txt", "c.txt", "d.txt"]
     script = [[call("file_write", {"path": name, "content": name}) for name in names], "done"]
     async with make_studio(ScriptedModel(script), tools=builtin_tools()) as studio:
         await enter(tab, studio)
@@ -223,9 +223,16 @@ async def test_keys_answer_only_in_the_focused_decision_and_a_begun_message_keep
         await tab.evaluate(press("Escape"))
         assert await tab.evaluate("document.activeElement.id") == "input"
         await tab.evaluate(f"{DOCK}.querySelector('h2').focus()")
-        await tab.evaluate(press("a"))
-        await tab.wait_for(f"{NO_DOCK} && document.activeElement.id === 'input'")
-        assert [(studio.workspace / name).exists() for name in names] == [True, False, True]
+        await tab.evaluate(press("e"))
+        await tab.wait_for("document.activeElement.matches('.fields textarea')")
+        await tab.evaluate(press("s"))  # it is typed there
+        await tab.evaluate(press("Escape"))
+        await tab.wait_for(f"document.activeElement.matches('.edit-arguments') && {DOCK}.dataset.ready === ''")
+        assert (await tab.evaluate(HEADING)).endswith("c.txt")
+        await tab.evaluate(press("s"))
+        await tab.wait_for(f"{NO_DOCK} && document.activeElement.id === 'input'")  # d.txt is not asked about
+        assert "Allowed for this session by you: edit files in the folder itself" in await tab.evaluate(LOG)
+        assert [(studio.workspace / name).exists() for name in names] == [True, False, True, True]
         assert tab.errors == []
 
 

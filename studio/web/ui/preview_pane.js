@@ -492,7 +492,7 @@ function Page({ state, option, revision, text, isHidden, scripts, running, frame
     drawn.current = next;
     preview.show({ path, html: text, files, scripts, isGrowing: growing });
   });
-  return html`<section class="preview" hidden=${isHidden}><div class="frame" ref=${box} style=${{ maxWidth: width ? `${width}px` : "none" }}></div></section>`;
+  return html`<section class="preview" hidden=${isHidden}><div class="frame" ref=${box} style=${{ width: width ? `${width}px` : "auto" }}></div></section>`;
 }
 
 /** Return the files that a page may name, by their names, as far as they are loaded; those in style sheets too. */
