@@ -39,7 +39,7 @@ from agenticx.sessions.hub.session_fields import (
 from agenticx.sessions.log.damage import DamagedData
 from agenticx.sessions.log.events import StoredEvent, decode
 from agenticx.sessions.log.session_record import SessionRecord
-from agenticx.sessions.store.base import ArchivedFilter, ListedSession
+from agenticx.sessions.store.base import ArchivedFilter, ListedSession, SessionLog
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
@@ -171,6 +171,13 @@ class _SessionFields(TypedDict):
     ]
     waiting: Annotated[int, Field(description="The number of confirmations and questions without an answer.")]
     running_turn_id: Annotated[str | None, Field(description="The turn that runs; null: none.")]
+    running_since: Annotated[
+        str | None,
+        Field(
+            description="The time at which that turn began, or the oldest one of its sub-agents if only these work, in "
+            "RFC 3339, UTC; null: none runs."
+        ),
+    ]
     last_outcome: Annotated[
         str | None,
         Field(description="The reason or code with which its last turn ended; null: none has, or it is long ago."),
@@ -424,6 +431,7 @@ class _SessionStatus:
 
     updated_at: str = ""
     running_turn_id: str | None = None
+    running_since: str | None = None
     is_working: bool = False
     waiting: int = 0
     last_outcome: str | None = None
@@ -450,7 +458,9 @@ async def _statuses(
     log = studio.store.log
     waiting = Counter(event.session_id for event in open_requests)
     events, costs = await log.last_events(running.keys()), await studio.store.catalog.costs(running.keys())
-    working = await studio.store.catalog.working_sessions([id_ for id_, turn_id in running.items() if turn_id is None])
+    working = await studio.store.catalog.working_sessions(running.keys())
+    begins = {id_: turn_id or working.get(id_) for id_, turn_id in running.items()}
+    since = {id_: await _begin_of(log, id_, turn_id) for id_, turn_id in begins.items() if turn_id is not None}
     outcomes = await read_last_outcomes(log, events.values())
     times = dict[str, str]()
     for session_id, event in events.items():
@@ -460,6 +470,7 @@ async def _statuses(
         session_id: _SessionStatus(
             updated_at=times.get(session_id, ""),
             running_turn_id=turn_id,
+            running_since=since.get(session_id),
             is_working=session_id in working,
             waiting=waiting[session_id],
             last_outcome=outcomes.get(session_id),
@@ -467,6 +478,16 @@ async def _statuses(
         )
         for session_id, turn_id in running.items()
     }
+
+
+async def _begin_of(log: SessionLog, session_id: str, turn_id: str) -> str | None:
+    """Return the time of a turn's first event; None if that is not stored, or the session is deleted or damaged."""
+    with suppress(SessionNotFound, DamagedData):
+        turn = await log.turn(session_id, turn_id)
+        if turn is not None and turn.after_seq is not None:
+            for event in await log.read(session_id, turn.after_seq, 1):
+                return decode(event).ts
+    return None
 
 
 def session_json(record: SessionRecord, status: _SessionStatus | None = None) -> SessionResponse:
@@ -495,6 +516,7 @@ def _fields_json(record: SessionRecord, status: _SessionStatus) -> _SessionField
         "state": status.state,
         "waiting": status.waiting,
         "running_turn_id": status.running_turn_id,
+        "running_since": status.running_since,
         "last_outcome": status.last_outcome,
         "cost_usd": None if status.cost is None else f"{status.cost:f}",
     }

@@ -361,13 +361,21 @@ async def test_a_subagent_that_works_on_after_the_turn_of_its_parent_is_seen_and
         await enter(tab, studio, f"#/s/{session_id}")
         await studio.turn(session_id)
         await studio.events_until(session_id, "final")
-        works = "document.getElementById('status').innerText.startsWith('1 agent works, ')"
+        works = f"{text_of('#status')}.startsWith('1 agent works, ')"
         marked = "document.querySelector('#sessions .mark.running')"
         await tab.wait_for(f"{works} && {marked} && {LOG}.includes('Later.')")
+        frames = await studio.events_until(session_id, "final")
+        _, begun = [frame.data["ts"] for frame in frames if frame.data["type"] == "turn_started"]
         shown = (await studio.client.get(f"/api/sessions/{session_id}")).json()
-        assert (shown["state"], shown["running_turn_id"]) == ("running", None)
+        assert (shown["state"], shown["running_turn_id"], shown["running_since"]) == ("running", None, begun)
+        other = await studio.session(name="Newer")
+        await studio.client.patch(f"/api/sessions/{other}", json={"pinned": True})
+        await tab.reload()
+        groups = "[...document.querySelectorAll('#sessions h2')].map((one) => one.innerText).join()"
+        await tab.wait_for(f"{works} && /◐ (running )?\\d+ s/.test({text_of('#sessions .mark.running')})")
+        assert await tab.evaluate(groups) == "Running,Pinned"
         await stop_by_keys(tab)
-        await tab.wait_for(f"{NO_DOCK} && !{marked} && {text_of('#status')} === ''")
+        await tab.wait_for(f"{groups} === 'Pinned,Today' && {NO_DOCK} && !{marked} && {text_of('#status')} === ''")
         await click(tab, "Retry")
         await tab.wait_for(f"{works} && {marked} && true")
         await click(tab, "Stop")

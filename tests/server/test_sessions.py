@@ -48,6 +48,7 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "state": "idle",
             "waiting": 0,
             "running_turn_id": None,
+            "running_since": None,
             "last_outcome": None,
             "cost_usd": None,
         }
@@ -66,6 +67,8 @@ async def test_a_repeated_creation_returns_the_session_that_the_first_one_made(m
         turn_id = (await studio.turn(first["id"])).json()["turn_id"]
         again = (await studio.client.post("/api/sessions", json=body)).json()
         now = (await studio.client.get(f"/api/sessions/{first['id']}")).json()
+        started = (await studio.events_until(first["id"], "turn_started"))[-1].data["ts"]
+        assert (now["running_since"], first["running_since"]) == (started, None)
         assert again == now | {"updated_at": again["updated_at"]}  # the turn goes on between the two
         assert (again["id"], again["name"], again["running_turn_id"]) == (first["id"], "Renamed", turn_id)
         assert len((await studio.client.get("/api/sessions")).json()["sessions"]) == 1

@@ -305,8 +305,11 @@ class Catalog(Protocol):
         """Return the cost in USD of each session's model calls; sessions with an unknown cost are left out."""
         ...
 
-    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
-        """Return which of these sessions have a turn that has not ended, also only one of a sub-agent."""
+    async def working_sessions(self, session_ids: Collection[str]) -> Mapping[str, str]:
+        """Return the sessions among these that have a turn without an end, each with the id of such a turn.
+
+        It is the running turn, else the oldest one of those of sub-agents.
+        """
         ...
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:

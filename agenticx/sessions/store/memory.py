@@ -279,9 +279,14 @@ class MemoryStore:
         costs = {id_: DailyUsage.total(session.daily_usage).cost_usd for id_, session in sessions.items()}
         return {id_: cost for id_, cost in costs.items() if cost is not None}
 
-    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
-        sessions = self._data.sessions
-        return {id_ for id_ in session_ids if id_ in sessions and sessions[id_].open_turns}
+    async def working_sessions(self, session_ids: Collection[str]) -> Mapping[str, str]:
+        sessions = {id_: self._data.sessions[id_] for id_ in session_ids if id_ in self._data.sessions}
+        turns = {id_: session.open_turns.values() for id_, session in sessions.items()}
+        return {
+            id_: min(open_turns, key=lambda turn: turn.parent_turn_id is not None).id
+            for id_, open_turns in turns.items()
+            if open_turns
+        }
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         sessions = self._data.sessions.values() if session_id is None else [self._data.session(session_id)]

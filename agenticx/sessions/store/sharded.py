@@ -341,10 +341,10 @@ class _ShardedCatalog:
         found = await asyncio.gather(*(store.catalog.costs(some) for store, some in ids.items()))
         return {session_id: cost for costs in found for session_id, cost in costs.items()}
 
-    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+    async def working_sessions(self, session_ids: Collection[str]) -> Mapping[str, str]:
         ids = self._shards.by_store(session_ids)
         found = await asyncio.gather(*(store.catalog.working_sessions(some) for store, some in ids.items()))
-        return {session_id for working in found for session_id in working}
+        return {session_id: turn_id for working in found for session_id, turn_id in working.items()}
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         if session_id is not None:

@@ -12,7 +12,7 @@ const SEARCH_DELAY_MS = 250; // from the last key to the search
 
 /** @typedef {{id: string, name: string|null, model: string|null, permission_mode: string, workspace: string,
  *   team: string|null, pinned: boolean, archived: boolean, created_at: string, updated_at: string,
- *   state: "idle"|"running"|"waiting", running_turn_id: string|null, last_outcome: string|null, vaults: string[]|null, matches?: any[]}} Session */
+ *   state: "idle"|"running"|"waiting", running_turn_id: string|null, running_since: string|null, last_outcome: string|null, vaults: string[]|null, matches?: any[]}} Session */
 /** @typedef {{id: string, kind: "confirm"|"question", sessionId: string, text: string, tool: string, agentPath: string[]|null}} Waiting */
 
 /** @type {import("../vendor/preact.js").Signal<Session[]>} */
@@ -25,8 +25,6 @@ export const showsArchived = signal(false);
 export const current = signal(null);
 /** Requests to the person that are open, of all sessions, by id. @type {import("../vendor/preact.js").Signal<Map<string, Waiting>>} */
 export const waiting = signal(new Map());
-/** When turns began that were seen to begin, by session. @type {import("../vendor/preact.js").Signal<Map<string, string>>} */
-export const runningSince = signal(new Map());
 /** @type {import("../vendor/preact.js").Signal<{default: string, models: any[]}>} */
 export const models = signal({ default: "", models: [] });
 /** @type {import("../vendor/preact.js").Signal<any[]>} */
@@ -215,20 +213,16 @@ export function noteEvent(/** @type {any} */ { type, session_id: id, turn_id, ts
     case "turn_started":
       if (data.parent_turn_id) return;
       noteFirstMessage(id, data.input ?? "");
-      runningSince.value = new Map(runningSince.value).set(id, ts);
-      return change(id, { state: stateOf(id, turn_id), running_turn_id: turn_id, updated_at: ts });
+      return change(id, { state: stateOf(id, turn_id), running_turn_id: turn_id, running_since: ts, updated_at: ts });
     case "error":
       if (!data.fatal) return;
     // falls through: a fatal error ends its turn as `final` does
     case "final": {
       const session = sessions.value.find((each) => each.id === id);
-      if (session?.running_turn_id === turn_id) change(id, { state: stateOf(id, null), running_turn_id: null, last_outcome: data.code ?? data.reason, updated_at: ts });
+      if (session?.running_turn_id === turn_id) change(id, { state: stateOf(id, null), running_turn_id: null, running_since: null, last_outcome: data.code ?? data.reason, updated_at: ts });
       return refreshSoon();
     }
-    case "subagent_started":
-      if (sessions.value.find((each) => each.id === id)?.state === "idle") runningSince.value = new Map(runningSince.value).set(id, ts);
-    // falls through: it may work on after the turn that began it
-    default: return refreshSoon();
+    default: return refreshSoon(); // a sub-agent may work on after the turn that began it
   }
 }
 

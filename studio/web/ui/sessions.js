@@ -6,7 +6,7 @@ import { isLost } from "../net/lost_connection.js";
 import { openFinder } from "../state/finder.js";
 import { go, route, sessionPath } from "../state/route.js";
 import {
-  attempt, current, hasMore, isListed, refreshSessions, runningSince, search, sessions, showMore, showsArchived, titleOf, waiting,
+  attempt, current, hasMore, isListed, refreshSessions, search, sessions, showMore, showsArchived, titleOf, waiting,
   waitingElsewhere, words,
 } from "../state/studio.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
@@ -81,9 +81,11 @@ function groups(listed) {
   if (words.value.trim()) return [["Found", listed]];
   const today = new Date().setHours(0, 0, 0, 0);
   const isToday = (/** @type {any} */ { updated_at }) => Date.parse(updated_at) >= today;
-  const newestFirst = [...listed].sort((one, other) => Date.parse(other.updated_at) - Date.parse(one.updated_at));
+  const busy = listed.filter(({ state }) => state !== "idle");
+  const newestFirst = listed.filter(({ state }) => state === "idle").sort((one, other) => Date.parse(other.updated_at) - Date.parse(one.updated_at));
   /** @type {[string, import("../state/studio.js").Session[]][]} */
   const all = [
+    ["Running", busy.sort((one, other) => Date.parse(other.running_since ?? "") - Date.parse(one.running_since ?? "") || 0)],
     ["Pinned", newestFirst.filter(({ pinned }) => pinned)],
     ["Today", newestFirst.filter((session) => !session.pinned && isToday(session))],
     ["Earlier", newestFirst.filter((session) => !session.pinned && !isToday(session))],
@@ -105,8 +107,7 @@ function Row({ session }) {
 }
 
 /** @param {{session: import("../state/studio.js").Session}} props */
-function Mark({ session: { id, state, last_outcome: outcome } }) {
-  const since = runningSince.value.get(id);
+function Mark({ session: { state, running_since: since, last_outcome: outcome } }) {
   if (state === "waiting") return html`<span class="mark waiting"><span aria-hidden="true">●</span> <span class="hidden-text">waiting for you</span></span>`;
   if (state !== "running") return outcome && !NOT_FAILED.test(outcome)
     ? html`<span class="mark failed" title="Failed"><span aria-hidden="true">✗</span> <span class="hidden-text">failed</span></span>` : null;

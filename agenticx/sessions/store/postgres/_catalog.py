@@ -27,8 +27,10 @@ _LARGEST_NUMBER = 2**63 - 1
 _COSTS = """SELECT sessions.id, cost_usd FROM usage JOIN sessions ON sessions.number = usage.session
     WHERE sessions.id = ANY($1::text[]) AND cost_usd IS NOT NULL"""
 
-_WORKING = """SELECT sessions.id FROM sessions WHERE sessions.id = ANY($1::text[]) AND EXISTS (
-        SELECT FROM records WHERE records.session = sessions.number AND is_open AND kind = 'turn_accepted')"""
+_WORKING = """SELECT DISTINCT ON (sessions.id) sessions.id, records.key
+              FROM sessions JOIN records ON records.session = sessions.number
+              WHERE sessions.id = ANY($1::text[]) AND records.is_open AND records.kind = 'turn_accepted'
+              ORDER BY sessions.id, records.key IS DISTINCT FROM sessions.running, records.rev, records.record_index"""
 
 _KEY = "sessions.pinned, sessions.created_at, sessions.number"
 _LISTED = f"""sessions.id IS NOT NULL AND ($1::text IS NULL OR ({_KEY}) < (
@@ -111,9 +113,9 @@ class PostgresCatalog:
 
         return await self._database.server.use(work)
 
-    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
+    async def working_sessions(self, session_ids: Collection[str]) -> Mapping[str, str]:
         found = await self._database.server.fetch(_WORKING, list(map(to_text, session_ids)))
-        return {from_text(id_) for (id_,) in found}
+        return {from_text(id_): from_text(turn_id) for id_, turn_id in found}
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._database.server.use(

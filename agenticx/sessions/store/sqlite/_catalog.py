@@ -64,8 +64,9 @@ class SqliteCatalog:
     async def costs(self, session_ids: Collection[str]) -> Mapping[str, Decimal]:
         return await self._reader.submit(lambda connection: read_costs(connection, session_ids))
 
-    async def working_sessions(self, session_ids: Collection[str]) -> Collection[str]:
-        return (await self._reader.submit(rows.working_sessions)).intersection(session_ids)
+    async def working_sessions(self, session_ids: Collection[str]) -> Mapping[str, str]:
+        turns = await self._reader.submit(rows.working_sessions)
+        return {session_id: turns[session_id] for session_id in session_ids if session_id in turns}
 
     async def open_requests(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.open_requests(connection, session_id))

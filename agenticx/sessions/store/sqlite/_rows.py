@@ -176,13 +176,15 @@ def list_sessions(
     return list(decode_rows(rows, lambda row: ListedSession(decode_session(row[0]), row[1])))
 
 
-def working_sessions(connection: sqlite3.Connection) -> set[str]:
-    """Return the ids of all sessions with a turn that has not ended."""
-    found = connection.execute(
-        """SELECT id FROM sessions WHERE id IS NOT NULL
-           AND (running IS NOT NULL OR number IN (SELECT session FROM turns WHERE is_open_child))"""
+def working_sessions(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the ids of all sessions with a turn that has not ended: the running one, else the oldest child turn."""
+    children = connection.execute(
+        """SELECT sessions.id, turns.id FROM turns JOIN sessions ON sessions.number = turns.session
+           WHERE is_open_child AND sessions.id IS NOT NULL ORDER BY turns.number DESC"""
     )
-    return {session_id for (session_id,) in found}
+    turns: dict[str, str] = dict(children)
+    running = connection.execute("SELECT id, running FROM sessions WHERE id IS NOT NULL AND running IS NOT NULL")
+    return turns | dict(running)
 
 
 def session_names(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
