@@ -11,9 +11,11 @@ import pytest
 from agenticx import UserMessage, builtin_tools
 from agenticx.errors import ModelError
 from agenticx.llms import ChatModel, ScriptedModel
+from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.subagents import session_tools
 from agenticx.testing import call, fail, hang, say
 from agenticx.tools.builtin import ask_user
+from tests.support.commits import append
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.conversations import ByAgent, messages, run_turn
 from tests.support.server.page import (
@@ -862,6 +864,9 @@ async def test_mode_auto_needs_a_second_click_and_a_call_is_explained(make_studi
         await click(tab, "Ask before changes again")
         await tab.wait_for("!document.getElementById('auto-warning')")
         await tab.evaluate("location.hash = '#/settings/rules'")
+        kinds = f"[...({field('Call')}?.querySelectorAll('optgroup') ?? [])].map((one) => one.label)"
+        offered = await tab.wait_for(f"{kinds}.length && {kinds}")
+        assert offered == ["Read", "Change files or other state", "Run any code"]
         await fill(tab, "command", "cat .env", "document.getElementById('explain')")
         await click(tab, "Explain")
         assert (await tab.wait_for(text_of("#explained"))).startswith("You would be asked. It")
@@ -890,8 +895,17 @@ async def test_settings_show_all_tabs_on_a_phone_and_long_lists_from_their_begin
     async with make_studio(ScriptedModel(["Hello."]), tools=builtin_tools()) as studio:
         rules = [{"decision": "deny", "tool": "edit", "path": f"{name}/**", "scope": "user"} for name in range(250)]
         assert (await studio.client.put("/api/permissions", json={"rules": rules})).is_success
-        await run_turn(studio, await studio.session(), "hi")
-        await enter(tab, studio, "#/settings/usage")
+        free, paid = await studio.session(), await studio.session(name="Paid")
+        await run_turn(studio, free, "hi")
+        usage = {"input_tokens": 1, "output_tokens": 1, "model": "m", "cost_usd": "0.25"}
+        await append(studio.services.store, paid, None, [RuntimeEvent(EventType.USAGE, usage)])
+        await enter(tab, studio, f"#/s/{free}")
+        for session_id, cost in ((paid, "Cost so far: $0.2500"), (free, "")):
+            await tab.evaluate(f"location.hash = '#/s/{session_id}'")
+            await tab.wait_for(f"document.querySelector('main[data-session={session_id}] #title') && true")
+            await click(tab, "Session menu")
+            await tab.wait_for(f"document.querySelector('[role=menu]') && {text_of('#session-cost')} === '{cost}'")
+        await tab.evaluate("location.hash = '#/settings/usage'")
         await tab.resize(390, 800)
         head = f"{text_of('#settings table thead')} && {text_of('#settings table thead')}"
         assert await tab.wait_for(head) == "Model Calls Tokens in Tokens out Cost"

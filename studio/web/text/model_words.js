@@ -9,6 +9,14 @@ const ABILITIES = { vision: "images", tools: "tools", reasoning: "thinking" };
 export const abilitiesText = ({ abilities }) =>
   Object.entries(ABILITIES).filter(([name]) => abilities[name]).map(([, label]) => label).join(", ");
 
+const LEAST = 0.0001; // US dollars that a cost is written in
+
+/** Return what was paid, in dollars: "$0.0123". @param {string} usd */
+export function costText(usd) {
+  const cost = Number(usd);
+  return cost > 0 && cost < LEAST ? `less than $${LEAST}` : `$${cost ? cost.toFixed(4) : 0}`;
+}
+
 /** Return a price in dollars, as "3.00", with more digits if it has them. @param {string} price */
 const priceText = (price) => Number(price).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 

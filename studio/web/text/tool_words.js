@@ -143,8 +143,11 @@ const KINDS = new Map(Object.entries({
   artifact_save: "save a file of the session in the folder",
 }));
 
-/** Return what a tool does, for a list of them: "Run a command", "Read a file". */
-export const toolLabel = (/** @type {string} */ name) => capital(wantedKind(name));
+/** Return what a tool does, for a list of them: "Run a command", "Read a file"; the title of one that the page does not know. */
+export function toolLabel(/** @type {{name: string, title: string}} */ { name, title }) {
+  const text = wantedKind(name);
+  return text.startsWith("call ") ? escapeHidden(title) : capital(text);
+}
 
 /** Return what a tool does with files or pages that are named behind it: "read", "write". */
 export const wantedVerb = (/** @type {string} */ name) => wordsOf(name)[0];

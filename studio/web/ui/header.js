@@ -11,6 +11,7 @@ import { MODES } from "../state/permission_modes.js";
 import { go, route } from "../state/route.js";
 import { SHORTLY, attempt, current, refreshSessions, refreshTeams, sessions, showStatus, teams, titleOf } from "../state/studio.js";
 import { participantNames } from "../text/agent_words.js";
+import { costText } from "../text/model_words.js";
 import { escapeHidden, escapeHiddenText, hasHidden } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
 import { Trust, TrustLink } from "./trust.js";
@@ -178,6 +179,7 @@ function Instructions({ session }) {
   }, [session.id, session.workspace]);
   return html`<p class="note">Folder: ${escapeHidden(session.workspace)}</p>
     ${session.team && html`<p class="note" id="session-team">${teamText(session.team)}</p>`}
+    ${Number(session.cost_usd) > 0 && html`<p class="note" id="session-cost">Cost so far: ${costText(session.cost_usd)}</p>`}
     ${files.value.length > 0 && html`<p class="note" id="session-instructions">Instructions: ${files.value.map(escapeHidden).join(", ")}</p>`}
     <${TrustLink} />`;
 }

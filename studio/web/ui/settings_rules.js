@@ -16,6 +16,8 @@ const ROWS = 100; // at first
 const SCOPES = { session: "this session", user: "all folders" };
 const ORIGINS = { answer: "from an answer", command: "added by agx", http: "added by a program" };
 const DECISIONS = { allow: "It is allowed to", ask: "You are asked before it may", deny: "It may not" };
+/** What calls of a tool can do at most. */
+const RISKS = { read: "Read", write: "Change files or other state", execute: "Run any code" };
 const VERDICTS = {
   allow: "It would run without a question",
   ask: "You would be asked",
@@ -106,7 +108,9 @@ function Explain({ tools, where }) {
   return html`<form id="explain" autocomplete="off" onSubmit=${explain}>
     <h2>What would happen if the agent wants to …</h2>
     <label>Call <select value=${tool.name} onChange=${choose}>
-      ${tools.map((each) => html`<option key=${each.name} value=${each.name}>${toolLabel(each.name)}</option>`)}
+      ${Object.entries(RISKS).map(([risk, label]) => [label, tools.filter((each) => each.risk === risk)]).map(([label, some]) => some.length > 0 && html`<optgroup key=${label} label=${label}>
+        ${some.map((each) => html`<option key=${each.name} value=${each.name}>${toolLabel(each)}</option>`)}
+      </optgroup>`)}
     </select></label>
     <${ArgumentFields} key=${tool.name} fields=${fields} folded="Other arguments" />
     <button type="submit">Explain</button>

@@ -5,6 +5,7 @@ import { api } from "../net/api.js";
 import { sessionPath } from "../state/route.js";
 import { current, sessions, titleOf } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { costText } from "../text/model_words.js";
 import { useAction } from "./use_action.js";
 import { useLimit } from "./use_limit.js";
 
@@ -45,4 +46,4 @@ function Table({ of, rows, nameOf: name, linkOf = /** @type {any} */ (undefined)
 }
 
 const tokens = (count) => count.toLocaleString("en");
-const cost = ({ cost_usd: usd }) => usd === null ? "not known" : `$${Number(usd) ? Number(usd).toFixed(4) : 0}`;
+const cost = ({ cost_usd: usd }) => usd === null ? "not known" : costText(usd);
