@@ -125,8 +125,9 @@ async def revoke_one(tab: Tab, workspace: str) -> None:
     await tab.evaluate("location.hash = '#/settings/rules'")
     await tab.wait_for("document.querySelectorAll('#rule-list .revoke').length === 2")
     listed = await tab.evaluate(text_of("#rule-list"))
-    said = ("It is allowed to edit files in src/", "allow edit path=src/**")
-    for text in (*said, "in this session", f"in {workspace}", "from an answer"):
+    raw = "[...document.querySelectorAll('#rule-list details:not([open]) code')].map((one) => one.textContent)"
+    assert "allow edit path=src/**" in await tab.evaluate(raw)
+    for text in ("It is allowed to edit files in src/", "in this session", f"in {workspace}", "from an answer"):
         assert text in listed
     await fill(tab, "command", "cat .env", "document.getElementById('explain')")
     await click(tab, "Explain")
@@ -146,7 +147,7 @@ async def revoke_one(tab: Tab, workspace: str) -> None:
     await click(tab, "Explain")
     explained = await tab.wait_for(text_of("#explained"))
     assert explained.startswith("It would run without a question, by your rule: edit files in src/.")
-    await click(tab, "Revoke allow edit path=src/**")
+    await click(tab, "Revoke: It is allowed to edit files in src/")
     await tab.wait_for("document.querySelectorAll('#rule-list .revoke').length === 1")
     await tab.evaluate("location.hash = '#/new'")  # no session of the folder is shown
     await tab.wait_for("document.querySelector('main.new-session') && true")

@@ -528,7 +528,9 @@ async def test_the_focus_moves_beside_a_button_that_goes_away(make_studio: Studi
         await wait_for_focus(tab, ".expand")
 
         await tab.evaluate("location.hash = '#/settings/rules'")
-        second = await tab.wait_for("document.querySelectorAll('#rule-list code')[1]?.innerText")  # of the same time
+        second = await tab.wait_for(
+            "document.querySelectorAll('#rule-list li')[1]?.querySelector('p').innerText"
+        )  # of the same time
         await press_button(tab, "Revoke", "document.querySelector('#rule-list')")
         await wait_for_focus(tab, "#rule-list li", second)
         await press_button(tab, "Revoke", "document.querySelector('#rule-list')")
@@ -554,6 +556,8 @@ async def test_stop_appears_beside_send_and_f6_goes_through_all_parts(make_studi
         await send_message(tab, "go")
         await tab.wait_for(f"{LOG}.includes('so') && {button('Stop')} && true")
         assert await tab.evaluate(f"document.elementFromPoint({x}, {y}).id") == "send"  # of a second click, too
+        await fill(tab, "Model", "demo")
+        await tab.wait_for(f"{SAID} === 'This turn keeps its model; the next message gets the new one.'")
         assert tab.errors == []
 
 

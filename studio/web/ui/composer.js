@@ -12,7 +12,7 @@ import { preferences } from "../state/preferences.js";
 import { isTyped } from "../state/input.js";
 import { canStop, openRequests } from "../state/requests.js";
 import { go, keyPath } from "../state/route.js";
-import { attempt, models, showStatus } from "../state/studio.js";
+import { SHORTLY, attempt, models, showStatus } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { modelText } from "../text/model_words.js";
 import { NO_VAULT, explainMode, parseMode } from "../text/modes.js";
@@ -155,7 +155,7 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
         attachFiles(draft, [...target.files]);
         target.value = ""; // otherwise picking the same file again is no change
       }} />
-      ${session && html`<${ModelChoice} session=${session} change=${change} /><${ModeChoice} session=${session} change=${change} />`}
+      ${session && html`<${ModelChoice} session=${session} change=${change} isRunning=${isRunning} /><${ModeChoice} session=${session} change=${change} />`}
       <span class="space"></span>
       ${isRunning ? html`<select id="when-busy" aria-label="How to send while a turn runs" value=${whenBusy.value}
           title=${`${preferences.value.enterSends ? "Enter" : "Shift+Enter"} sends as chosen here, Ctrl+Enter adds to the running turn, Ctrl+Shift+Enter interrupts it`}
@@ -218,8 +218,8 @@ function usePicked() {
   return { isPicked: () => lastKey.current === "" || lastKey.current === "Enter", listeners };
 }
 
-/** @param {{session: any, change: (fields: any) => Promise<unknown>}} props */
-function ModelChoice({ session, change }) {
+/** @param {{session: any, change: (fields: any) => Promise<unknown>, isRunning: boolean}} props */
+function ModelChoice({ session, change, isRunning }) {
   const { default: defaultModel, models: all } = models.value;
   const model = session.model ?? "";
   const usable = all.filter(({ id, available }) => available || id === model);
@@ -230,7 +230,8 @@ function ModelChoice({ session, change }) {
   const onChange = async (/** @type {any} */ { target }) => {
     const chosen = target.value;
     if (chosen !== ADD_KEY) {
-      await attempt(() => change({ model: chosen || null }));
+      const isChanged = await attempt(() => change({ model: chosen || null }));
+      if (isChanged && isRunning) showStatus("This turn keeps its model; the next message gets the new one.", SHORTLY);
       return;
     }
     target.value = model;

@@ -77,11 +77,13 @@ function Rule({ rule, warnings, revoke }) {
   const where = SCOPES[rule.scope] ?? escapeHidden(rule.workspace ?? "");
   const since = rule.created_at ? `, since ${new Date(rule.created_at).toLocaleDateString()}` : "";
   const origin = rule.scope === "session" ? ORIGINS.answer : ORIGINS[rule.origin] ?? "written in the file";
+  const said = `${DECISIONS[rule.decision]} ${ruleSentence(rule)}`;
   return html`<li class="rule">
-    <p>${DECISIONS[rule.decision]} ${ruleSentence(rule)}</p>
-    <p class="note">in ${where}${since}, ${origin}: <code>${ruleText(rule)}</code></p>
+    <p>${said}</p>
+    <p class="note">in ${where}${since}, ${origin}</p>
+    <details class="note"><summary>As on the command line</summary><code>${ruleText(rule)}</code></details>
     ${warnings.map((warning) => html`<p class="note">But ${escapeHidden(warning)}.</p>`)}
-    <button type="button" class="revoke" aria-label=${`Revoke ${ruleText(rule)}`} onClick=${() => revoke(rule)}>Revoke</button>
+    <button type="button" class="revoke" aria-label=${`Revoke: ${said}`} onClick=${() => revoke(rule)}>Revoke</button>
   </li>`;
 }
 
