@@ -430,7 +430,7 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
 
 async def test_an_option_is_picked_while_another_is_written(make_studio: StudioMaker, tab: Tab) -> None:
     growing = ["\n\n".join(f"Line {number}." for number in range(200)), hang()]
-    async with make_studio(ScriptedModel([growing, "It is short."])) as studio:
+    async with make_studio(ScriptedModel([growing, "It is short.", "And this is next."])) as studio:
         await enter(tab, studio)
         await fill(tab, "Number of answers", "2")
         await send_message(tab, "a word")
@@ -444,8 +444,12 @@ async def test_an_option_is_picked_while_another_is_written(make_studio: StudioM
         await tab.wait_for(f"{box}.scrollTop > 0 && {box}.scrollHeight - {box}.scrollTop - {box}.clientHeight <= 24")
         labels = await tab.evaluate(f"[...{PANE}.querySelectorAll('.document')].map((one) => one.ariaLabel)")
         assert labels == ["Answer of Option 1", "Answer of Option 2"]
+        assert await tab.evaluate("document.querySelector('.next-option')") is None
+        await send_message(tab, "and then")
+        goes_on = "The queued message goes on with the first option that is done, unless you pick another one first."
+        await tab.wait_for(f"{text_of('.next-option')} === {goes_on!r}")
         await press_button(tab, "Use this one", f"{PANE}.querySelectorAll('.grid-item')[{done}]")
-        await tab.wait_for(f"{SHOWN}.includes('Option {done + 1} goes on.') && {STOPPED}")
+        await tab.wait_for(f"{SHOWN}.includes('Option {done + 1} goes on.') && {SHOWN}.includes('next.') && {STOPPED}")
         await wait_for_focus(tab, "#pane")
         await tab.wait_for(f"{text_of('#artifacts')}.includes('done, picked')")
         await tab.evaluate(f"{PANE}.querySelector('.options button').click()")  # all of them again
