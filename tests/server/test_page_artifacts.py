@@ -21,6 +21,7 @@ from tests.support.server.page import (
     STOPPED,
     click,
     enter,
+    field,
     fill,
     press_button,
     send_message,
@@ -423,6 +424,10 @@ async def test_options_without_files_are_shown_by_their_answers(make_studio: Stu
         failed = f"(({{innerText}}) => innerText.includes('did not accept the key') && innerText.includes({advice!r}))"
         await tab.wait_for(f"[...document.querySelectorAll('.card.option')].some({failed})")
         await tab.wait_for(f"[...{PANE}.querySelectorAll('.grid-item')].some({failed})")
+        await click(tab, "Edit", "[...document.querySelectorAll('#log .user')].at(-1)")
+        await tab.wait_for(f"{field('Number of answers')}?.value === '2'")  # as many are made again
+        await click(tab, "Cancel", "document.getElementById('editing')")
+        await tab.wait_for(f"{field('Number of answers')}?.value === ''")
         await press_button(tab, "Use this one", PANE)
         await tab.wait_for(f"!document.body.innerText.includes({advice!r})")
         assert tab.errors == []

@@ -3,6 +3,7 @@
 
 import { ask } from "../state/asked.js";
 import { beginEdit, draftOf, editedIn, endEdit, shownDraft } from "../state/drafts.js";
+import { optionsOf } from "../state/files.js";
 import { contentOf } from "../state/outbox.js";
 
 const DROP_EDIT = {
@@ -20,8 +21,17 @@ export async function editEarlier(sessionId, message, state) {
   if (isKept) return null;
   const { typed, files, missing } = await contentOf(sessionId, { ...message, input: message.text });
   beginEdit(sessionId, message.id, typed, files);
+  draftOf(shownDraft(sessionId)).variants.value = variantsOf(turnOf(message.id, state));
   return missing;
 }
+
+/** Return how many answers a message asked for, as the box has it; the options that an agent makes are made by a call. @param {any} turn */
+function variantsOf(turn) {
+  const isAsked = turn?.items.every((/** @type {any} */ { kind }) => kind !== "call");
+  return isAsked ? String(optionsOf(turn).length || "") : "";
+}
+
+const turnOf = (/** @type {string} */ id, /** @type {any} */ state) => state?.turns.find((/** @type {any} */ turn) => turn.message.id === id);
 
 /** Drop the edit that was begun, unless the person keeps it. @param {string} sessionId @param {any} state */
 export async function dropEdit(sessionId, state) {
@@ -33,7 +43,7 @@ const keepsEdit = async (sessionId, id, state) => await isChanged(sessionId, id,
 
 /** Return whether the box has something else than the earlier message that is edited. @param {string} sessionId @param {string} id @param {any} state */
 async function isChanged(sessionId, id, state) {
-  const message = state?.turns.find((/** @type {any} */ turn) => turn.message.id === id)?.message;
+  const message = turnOf(id, state)?.message;
   const { typed, files } = message ? await contentOf(sessionId, { ...message, input: message.text }) : { typed: "", files: [] };
   const { text, files: now } = draftOf(shownDraft(sessionId));
   const named = (/** @type {any[]} */ all) => all.map(({ name, size }) => `${size} ${name}`).join("\n");
