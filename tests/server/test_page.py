@@ -16,7 +16,7 @@ from agenticx.errors import ModelError
 from agenticx.llms import RetryingModel, ScriptedModel
 from agenticx.messages import ToolMessage, UserMessage
 from agenticx.subagents import session_tools
-from agenticx.testing import FakeOpenAIServer, call, say, status, usage
+from agenticx.testing import FakeOpenAIServer, call, fail, say, status, usage
 from tests.support.server.chromium import CHROMIUM, Tab
 from tests.support.server.page import (
     DECISION,
@@ -222,7 +222,9 @@ async def test_the_reply_that_named_no_speaker_is_shown(make_studio: StudioMaker
 @pytest.mark.ci_lane
 async def test_the_subagents_of_a_session_are_listed_with_their_states(make_studio: StudioMaker, tab: Tab) -> None:
     spawn = call("spawn_subagent", {"task": "Find <b>it</b>", "name": "searcher"})
-    model = ScriptedModel([[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."])
+    search = [spawn, call("wait_subagents")]
+    refused = [fail(ModelError("no", code="provider.auth"))]
+    model = ScriptedModel([search, [say("Found."), usage(20, 3)], "It is found.", search, refused, "Not found."])
     async with make_studio(model, tools=session_tools()) as studio:
         await enter(tab, studio)
         await send_message(tab, "Where is it?")
@@ -233,6 +235,10 @@ async def test_the_subagents_of_a_session_are_listed_with_their_states(make_stud
         listed = await tab.wait_for(f"{listed}.includes('searcher-1') && {listed}")
         assert "Find <b>it</b>" in listed
         assert "23 tokens" in listed
+        await send_message(tab, "And the other one?")
+        await tab.wait_for(f"{SHOWN}.includes('Not found.')")
+        failed = text_of("#log [data-agent=searcher-2] .error")
+        assert await tab.wait_for(failed) == "The provider did not accept the key. Change key"
         assert tab.errors == []
 
 

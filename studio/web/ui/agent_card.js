@@ -4,6 +4,7 @@
 import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { isLost } from "../net/lost_connection.js";
 import { newId } from "../state/outbox.js";
+import { turnById } from "../state/reducer.js";
 import { attempt } from "../state/studio.js";
 import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
@@ -42,7 +43,7 @@ export function AgentCard({ agent, state, actions, isInPane = false }) {
     <p class="task">${shortened(task, 300, escapeHiddenText)}</p>
     ${status === "running" && work && html`<p class="note">${work}</p>`}
     <${WaitingMessages} agent=${agent} />
-    ${agent.error && status !== "cancelled" && html`<${Failure} turn=${{ status: "failed", end: agent.error }} />`}
+    ${agent.error && status !== "cancelled" && html`<${Failure} turn=${{ status: "failed", end: agent.error, model: turnById(state.value, agent.turnIds.at(-1))?.model }} />`}
     ${decided.map((request) => html`<${RequestLine} key=${request.id} id=${`agent/${id}/${request.id}`} request=${request} />`)}
     ${agent.result && html`<${Fold} id=${`agent/${id}/result`} open=${hasSought(agent.result)} summary="Result">${() => html`<div class="text">${escapeHiddenText(agent.result)}</div>`}<//>`}
     <${AgentActions} agent=${agent} actions=${actions} isInPane=${isInPane} />
