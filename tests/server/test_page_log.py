@@ -49,7 +49,7 @@ async def answer(studio: RunningStudio, approved: bool = True, **fields: Any) ->
 async def test_a_long_log_opens_at_its_end_and_follows_only_while_the_person_is_there(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
-    model = ScriptedModel([*(LINES for _ in range(30)), "The end.", [say("So\n\n" * 40), hang()]])
+    model = ScriptedModel([*(LINES for _ in range(30)), "The end.", [say("So\n\n" * 40), hang()], LINES, LINES, LINES])
     async with make_studio(model) as studio:
         session_id = await studio.session()
         await run_turn(studio, session_id, *(f"message {number}" for number in range(31)))
@@ -75,6 +75,16 @@ async def test_a_long_log_opens_at_its_end_and_follows_only_while_the_person_is_
         await studio.client.post(f"/api/sessions/{session_id}/stop")
         await tab.wait_for(f"{ENDING}.startsWith('Stopped by you after ')")
         await tab.wait_for(f"{FROM_END} <= 1")  # what was added is followed again
+
+        await tab.evaluate(f"{LOG}.focus()")
+        select = f"getSelection().selectAllChildren({LOG}.querySelector('article:last-of-type .row'))"
+        leaving = (tab.drag(LOG, 200), tab.press("Home"), tab.evaluate(select))
+        for leave in leaving:
+            await leave
+            await run_turn(studio, session_id, "more")
+            await tab.wait_for(f"{PILL} && {FROM_END} > 24")
+            await tab.evaluate(f"{PILL}.click()")
+            await tab.wait_for(f"{FROM_END} <= 1 && !{PILL}")
         assert tab.errors == []
 
 
@@ -255,8 +265,10 @@ async def test_a_long_line_of_code_makes_nothing_wider_than_the_log(make_studio:
 @pytest.mark.ci_lane
 async def test_a_turn_that_failed_says_why_and_offers_what_fits(make_studio: StudioMaker, tab: Tab) -> None:
     script = [[fail(ModelError("too many", code="provider.auth"))], [say("one"), hang()], "And on."]
-    async with make_studio(ScriptedModel(script)) as studio:
-        session_id = await studio.session()
+    rounds = [call("note", {"text": f"step {number}"}) for number in range(10)]
+    model = ScriptedModel([*script, *rounds, "And further."])
+    async with make_studio(model, tools=[note], max_tool_rounds=10) as studio:
+        session_id = await studio.session(permission_mode="auto")
         await open_session(tab, studio, session_id)
         await studio.turn(session_id, "one")
         ending = await tab.wait_for(f"{ENDING}.includes('key') && {ENDING}")
@@ -273,6 +285,13 @@ async def test_a_turn_that_failed_says_why_and_offers_what_fits(make_studio: Stu
         await tab.wait_for(f"{mark} === undefined")  # stopped is not failed
         await tab.evaluate(f"{LOG}.querySelector('.ending button').click()")
         await tab.wait_for(f"{TEXT}.includes('And on.')")
+        await studio.turn(session_id, "three")
+        await tab.wait_for(f"{ENDING}.startsWith('Incomplete: out of rounds.')")
+        await tab.reload()
+        await tab.wait_for(f"{LOG} && {ENDING}.startsWith('Incomplete: out of rounds.')")
+        assert await tab.evaluate(buttons) == ["Continue"]
+        await tab.evaluate(f"{LOG}.querySelector('.ending button').click()")
+        await tab.wait_for(f"{TEXT}.includes('And further.')")
         assert tab.errors == []
 
 

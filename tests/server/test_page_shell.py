@@ -305,6 +305,9 @@ async def test_a_question_in_another_session_is_marked_in_each_tab_until_it_is_a
             assert asked == "helper-1: Run this command? touch secret…"
             await one.wait_for(f"{ANNOUNCED} === 'A decision is needed in There: {asked}'")
         await other.evaluate("window.announced = region.firstChild")
+        await other.resize(900, 800)
+        await other.wait_for(f"{text_of('.rail .badge')} === '1' && {button('Show the sessions, 1 waiting')} && true")
+        await other.resize(1280, 800)
         await other.press("F2", held=["Shift"])
         await other.wait_for(f"{TITLE} === 'There' && !{waiting}")
         await other.wait_for(f"document.activeElement === {DECISION}?.querySelector('h2')")

@@ -138,6 +138,7 @@ class LogView {
     /** @type {HTMLElement | null} */
     this.box = null;
     this.isDragging = false;
+    this.top = 0; // where it was scrolled to last
     this.isFolding = false; // whether a part has opened or closed at the end, and was not measured yet
     this.wanted = null; // a command whose place is not there yet
     this.above = { from: -1, key: "", height: 0 };
@@ -195,6 +196,7 @@ class LogView {
       [box, "click", (event) => { if (event.target.closest(OPENING)) this.leaveForFold(); }],
       [box, "pointerdown", (event) => { this.isDragging = event.target === box; }],
       [window, "pointerup", () => { this.isDragging = false; }],
+      [window, "pointercancel", () => { this.isDragging = false; }], // a touch that scrolls
       [document, "selectionchange", () => this.onSelection()],
       [document, "copy", (event) => this.onCopy(event)],
     ]);
@@ -238,7 +240,9 @@ class LogView {
   }
 
   scrollToEnd() {
-    if (this.box) this.box.scrollTop = this.box.scrollHeight;
+    if (!this.box) return;
+    this.box.scrollTop = this.box.scrollHeight;
+    this.top = this.box.scrollTop;
   }
 
   // --- what the person does -------------------------------------------------------------------------------------------
@@ -276,12 +280,16 @@ class LogView {
   }
 
   onScroll() {
-    const box = /** @type {HTMLElement} */ (this.box);
-    if (this.isDragging || !this.isFollowing.peek()) {
+    const box = /** @type {HTMLElement} */ (this.box), wasFollowing = this.isFollowing.peek();
+    const isDownwards = box.scrollTop > this.top;
+    this.top = box.scrollTop;
+    if (this.isDragging || !wasFollowing) {
       const isAtEnd = this.isAtEnd();
-      const isFollowing = !this.target && !this.isFolding && isAtEnd;
+      // One that was left is followed again once the person comes down to its end: the event of `scrollToEnd` may arrive
+      // after a key or a selection has left it, and a key scrolls up in steps, of which the first are small.
+      const isFollowing = !this.target && !this.isFolding && isAtEnd && (wasFollowing || isDownwards);
       this.hasMore.value = !isAtEnd;
-      if (isFollowing !== this.isFollowing.peek()) this.isFollowing.value = isFollowing;
+      if (isFollowing !== wasFollowing) this.isFollowing.value = isFollowing;
     }
     if (this.isFollowing.peek()) {
       if (!this.target) positions.delete(this.id);

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -184,6 +185,20 @@ class Tab:
         await self._call("Emulation.setTouchEmulationEnabled", enabled=True)
         await self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
         await self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    async def drag(self, element: str, pixels: int) -> None:
+        """Touch the middle of an element, move down, and stay there for a second, so that nothing goes on moving."""
+        x, y = await self._middle(element)
+        await self._call("Emulation.setTouchEmulationEnabled", enabled=True)
+        for event, second, ys in (
+            ("touchStart", 0, [y]),
+            ("touchMove", 0.1, [y + pixels]),
+            ("touchMove", 1, [y + pixels + 1]),
+            ("touchEnd", 1.1, []),
+        ):
+            points = [{"x": x, "y": each} for each in ys]
+            at = time.time() + second - 1.1
+            await self._call("Input.dispatchTouchEvent", type=event, touchPoints=points, timestamp=at)
 
     async def _send_mouse(self, event: str, element: str, **params: Any) -> None:
         x, y = await self._middle(element)
