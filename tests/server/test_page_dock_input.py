@@ -160,9 +160,11 @@ async def test_a_click_on_a_button_that_moves_or_has_just_moved_is_no_answer(
             window.moving = setInterval(() => { below.style.margin = `${(count += 1) % 40}px`; }, 50);
         """)
         await tab.wait_for(f"!({READY})")
+        await tab.evaluate(f"{DECISION}.querySelector('h2').focus()")
         for name in ("allow", "deny"):
             await tab.click(f"{DECISION}.querySelector('.{name}')")
         assert await tab.evaluate(f"window.pressed === 2 && {DECISION} !== null")
+        assert await tab.evaluate("document.activeElement.localName") == "h2"
         await tab.evaluate("clearInterval(window.moving)")
         await tab.wait_for(READY)
         await tab.click(f"{DECISION}.querySelector('.allow')")

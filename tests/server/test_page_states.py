@@ -297,8 +297,10 @@ async def test_decisions_of_subagents_wait_here_and_elsewhere_and_panes_show_the
         await look_at(tab)
 
         await show(tab, session_id)
-        await click(tab, "Deny all", DECISION)
-        await click(tab, "Deny all 3 now", DECISION)
+        is_ready = f"{DECISION}.dataset.ready === ''"
+        for label in ("Deny all", "Deny all 3 now"):  # the second is wider, so that the button moves
+            await tab.wait_for(f"{button(label, DECISION)} && {is_ready}")
+            await tab.click(button(label, DECISION))
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('All done.')")
         await look_and_reload(tab)
         await tab.wait_for(f"{card}.includes('Denied by you')")

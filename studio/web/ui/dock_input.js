@@ -7,6 +7,8 @@ import { current } from "../state/studio.js";
 const GUARD_MS = 500; // in which a new question takes no input: it was meant for what stood there before
 const AWAY_MS = 250; // between two looks at whether the person is in another window
 const IDLE_MS = 2000; // without input, before the focus moves to a new question
+const ROWS = ".dock-buttons, .options"; // of buttons that let a press through while they take none, see the styles
+const PRESSED = `button, ${ROWS}`;
 const ANSWERING = "button:is(.option, :not(.dock-text *))";
 const SHOWING = ".enlarge, .dock-text button:not(.option), .dock-place button:not(.deny-all)"; // buttons that show something
 const KEYS = { a: ".allow", s: ".allow-session", e: ".edit-arguments", d: ".deny" };
@@ -55,8 +57,9 @@ export function useGuard(box, isReady, onReturn) {
     const press = ({ timeStamp, target }) => {
       look();
       isEarly = timeStamp < until;
-      if (isEarly && until < Infinity && target.closest("button")) waitFrom(performance.now()); // one of many clicks at this place
+      if (isEarly && until < Infinity && target.closest(PRESSED)) waitFrom(performance.now()); // one of many clicks at this place
     };
+    const keepFocus = (event) => { if (isEarly && event.target.closest(ROWS) && !isField(event.target)) event.preventDefault(); };
     const click = (event) => {
       if (!event.detail || event.target.closest(SHOWING)) return; // a key; or it answers nothing
       if (!isEarly && event.timeStamp >= until) return;
@@ -66,6 +69,8 @@ export function useGuard(box, isReady, onReturn) {
     const sizes = new ResizeObserver(look);
     const column = dock.closest("main") ?? document.body; // what is above and below moves the buttons, too
     for (const each of [...column.children, dock.parentElement, dock, ...dock.children]) if (each) sizes.observe(each);
+    const labels = new MutationObserver(look);
+    labels.observe(dock, { subtree: true, childList: true, characterData: true });
     const note = () => { isAway ||= !document.hasFocus(); };
     const watching = setInterval(note, AWAY_MS); // a frame of this page loses the focus without an event here
     const ended = new AbortController(), { signal } = ended;
@@ -73,11 +78,13 @@ export function useGuard(box, isReady, onReturn) {
     for (const type of ["focus", "pageshow"]) addEventListener(type, goOn, { signal });
     for (const type of ["visibilitychange", "resume"]) document.addEventListener(type, goOn, { signal });
     dock.addEventListener("pointerdown", press, { signal, capture: true });
+    dock.addEventListener("mousedown", keepFocus, { signal, capture: true });
     dock.addEventListener("click", click, { signal, capture: true });
     hold();
     return () => {
       ended.abort();
       sizes.disconnect();
+      labels.disconnect();
       clearInterval(watching);
       clearTimeout(timer);
       cancelAnimationFrame(frame);
