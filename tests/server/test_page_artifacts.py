@@ -535,6 +535,13 @@ async def test_an_option_is_stopped_and_the_files_of_the_other_are_copied_and_do
         await tab.click(f"{PANE}.querySelector('.copy')")
         await tab.wait_for(f"{text_of('#message')} === 'Copied'")
         assert await tab.evaluate("navigator.clipboard.readText()") == "<h1>two 🥐"
+        await tab.evaluate("""{
+            window.copied = navigator.clipboard;
+            Object.defineProperty(navigator, "clipboard", { value: undefined }); // as over plain http from elsewhere
+        }""")
+        await tab.evaluate("copied.writeText('other')")
+        await tab.click(f"{PANE}.querySelector('.copy')")
+        await tab.wait_for("copied.readText().then((text) => text === '<h1>two 🥐')")
         assert (await downloaded(tab, tmp_path, "index.html", ".download")).decode() == "<h1>two 🥐"
         await tab.click(f"{PANE}.querySelector('.pick')")
         await tab.wait_for(f"{PANE}.querySelector('.options').textContent.includes('Session')")

@@ -339,11 +339,15 @@ async def test_a_subagent_has_a_card_at_its_call_and_can_be_cancelled_and_retrie
         buttons = f"[...{pane}.querySelectorAll('.agent-work button')].map((one) => one.textContent)"
         assert await tab.evaluate(buttons) == ["Copy", "Copy"]  # nothing below can be edited, rewound or forked
         await tab.evaluate(press.format(card, "Message"))
-        field = await tab.evaluate(f"{card}.querySelector('form input').getAttribute('aria-label')")
+        field = await tab.evaluate(f"{card}.querySelector('form textarea').getAttribute('aria-label')")
         assert field == "Text for searcher-1"
         titles = f"[...{pane}.querySelectorAll('.agent-work h2')].map((one) => one.innerText.split(':')[0].trim())"
         assert await tab.evaluate(titles) == ["Task", "Task"]
-        await tab.type("Thanks")
+        await tab.type("Thank")
+        for key in ("Escape", "Enter"):  # closes and opens it again
+            await tab.press(key)
+        await tab.type("s")
+        assert await tab.evaluate(f"{card}.querySelector('form textarea').value") == "Thanks"
         await press_button(tab, "Send to searcher-1", card)
         await wait_for_focus(tab, ".card.agent", "searcher-1")
         await tab.wait_for(f"{pane}.querySelectorAll('.agent-work article').length === 3")
@@ -362,6 +366,7 @@ async def test_an_option_is_a_card_that_opens_to_what_it_says(make_studio: Studi
         await open_session(tab, studio, session_id)
         await studio.turn(session_id, "a page", variants=2)
         await tab.wait_for(f"{LOG}.querySelector('.message-actions')")
+        assert await tab.evaluate(f"{LOG}.querySelector('.message-actions').innerText") == "Fork here"
         cards = f"[...{LOG}.querySelectorAll('.card.option > details > summary')]"
         assert await tab.evaluate(f"{cards}.map((one) => one.innerText)") == [
             f"Option {number} · scripted · done" for number in (1, 2)

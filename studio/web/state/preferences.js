@@ -17,6 +17,10 @@ export function setPreferences(fields) {
   localStorage.setItem(KEY, JSON.stringify(preferences.value));
 }
 
+/** Return whether a key sends what is typed, as the person has set; with Ctrl or Cmd, Enter always does. */
+export const sends = (/** @type {KeyboardEvent} */ { key, isComposing, shiftKey, ctrlKey, metaKey }) =>
+  key === "Enter" && !isComposing && (ctrlKey || metaKey || shiftKey !== preferences.value.enterSends);
+
 /** @returns {Preferences} */
 function read() {
   try {

@@ -5,6 +5,7 @@ import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { isLost } from "../net/lost_connection.js";
 import { newId } from "../state/outbox.js";
 import { turnById } from "../state/reducer.js";
+import { sends } from "../state/preferences.js";
 import { attempt } from "../state/studio.js";
 import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
@@ -13,6 +14,7 @@ import { shortened } from "../text/tool_words.js";
 import { activityOf } from "./activity.js";
 import { Seconds, spanText } from "./clock.js";
 import { Fold, hasSought } from "./fold.js";
+import { grow } from "./grow.js";
 import { RequestLine } from "./request_line.js";
 import { Failure } from "./turn_end.js";
 import { useLimit } from "./use_limit.js";
@@ -74,7 +76,13 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
   const [isWriting, setWriting] = useState(unsentOf(key) !== null);
   const field = useRef(/** @type {any} */ (null));
   const opener = useRef(/** @type {any} */ (null));
-  useLayoutEffect(() => { if (isWriting && !unsentOf(key)) field.current?.focus(); }, [isWriting]);
+  const isOpened = useRef(false); // by the person
+  useLayoutEffect(() => {
+    grow(field.current);
+    if (!isWriting || !isOpened.current) return;
+    field.current.focus();
+    field.current.setSelectionRange(field.current.value.length, field.current.value.length);
+  }, [isWriting]);
   const button = (label, action) => html`<button key=${label} type="button" class="quiet" onClick=${() => attempt(action)}>${label}</button>`;
   /** Keep a text with an id, so that it is one message however often it is sent. */
   const keepTyped = (/** @type {string} */ text) => {
@@ -82,6 +90,10 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
     const typed = before?.text === text ? before : { text, messageId: newId() };
     keepUnsent(key, typed);
     return typed;
+  };
+  const write = ({ target }) => {
+    keepTyped(target.value);
+    grow(target);
   };
   const send = (event) => {
     event.preventDefault();
@@ -96,7 +108,12 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
       if (hadFocus) opener.current?.focus();
     });
   };
+  const open = () => {
+    isOpened.current = true;
+    setWriting(!isWriting);
+  };
   const onKeyDown = (event) => {
+    if (sends(event) && event.target === field.current) send(event);
     if (event.key !== "Escape") return;
     event.preventDefault(); // otherwise it closes the pane, or begins to stop the turn
     setWriting(false);
@@ -105,10 +122,10 @@ function AgentActions({ agent: { id, status }, actions, isInPane }) {
   return html`<p class="buttons">
     ${!isInPane && button("Show", async () => actions.openPane("agents", { agentId: id }))}
     ${status === "running" ? button("Cancel", () => actions.cancelAgent(id)) : button("Retry", () => actions.retryAgent(id))}
-    <button type="button" class="quiet" ref=${opener} aria-expanded=${isWriting} onClick=${() => setWriting(!isWriting)}>Message</button>
+    <button type="button" class="quiet" ref=${opener} aria-expanded=${isWriting} onClick=${open}>Message</button>
   </p>
   ${isWriting && html`<form class="agent-message" onSubmit=${send} onKeyDown=${onKeyDown}>
-    <input name="text" ref=${field} defaultValue=${unsentOf(key)?.text ?? ""} onInput=${({ target }) => { keepTyped(target.value); }} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off" />
+    <textarea name="text" rows="1" ref=${field} defaultValue=${unsentOf(key)?.text ?? ""} onInput=${write} aria-label=${`Text for ${escapeHidden(id)}`} autocomplete="off"></textarea>
     <button>Send to ${escapeHidden(id)}</button>
   </form>`}`;
 }

@@ -5,7 +5,7 @@ import { effect, html, signal, useEffect, useLayoutEffect, useRef, useSignal } f
 import { api, ApiError, encodedPath } from "../net/api.js";
 import { forgetText, storedText, storeSoon } from "../state/drafts.js";
 import { isField, lastInput, moveFocus } from "../state/input.js";
-import { preferences } from "../state/preferences.js";
+import { sends } from "../state/preferences.js";
 import { openRequests } from "../state/requests.js";
 import { askedText, isTeamTurn } from "../state/team_turns.js";
 import { SHORTLY } from "../state/studio.js";
@@ -438,8 +438,7 @@ function Question({ request, actions, answer, isBusy, place, error }) {
   const label = request.options.length ? "Another answer" : "Your answer";
   const submit = () => { if (text.value.trim()) send(text.value.trim()); };
   const onKey = (event) => {
-    const isSent = event.ctrlKey || event.metaKey || event.shiftKey !== preferences.value.enterSends; // as in the message box
-    if (event.key !== "Enter" || event.isComposing || !isSent) return;
+    if (!sends(event)) return;
     event.preventDefault();
     submit();
   };

@@ -28,7 +28,7 @@ const FAILURES = new Map(Object.entries({
   "provider.bad_reply": ["The model's answer could not be used.", "again"],
   "provider.overloaded": ["The provider is overloaded, or has a fault.", "again"],
   "provider.truncated": ["The answer ended too early; nothing of its last part was run.", "again"],
-  "provider.content_filter": ["The provider's filter ended the answer.", "model"],
+  "provider.content_filter": ["The provider's content filter ended the answer.", "model"],
   "provider.transport": ["The connection to the provider failed.", "again"],
   "context_overflow": ["The conversation is too long for this model. Choose one with a larger window, then try again.", "model"],
   "loop_detected": ["The agent did the same again and again, so it was stopped.", "continue"],
@@ -125,7 +125,8 @@ function failureOf(end) {
   if (action === "budget") {
     return { text: end.text ? `${escapeHiddenText(sentence(String(end.text)))}.` : text, detail: BUDGETS, action };
   }
-  return { text, detail: sentence(String(end.text ?? "")), action: action === "model" && end.retryable ? "again" : action };
+  const detail = sentence(String(end.text ?? ""));
+  return { text, detail: `${detail}.` === text ? "" : detail, action: action === "model" && end.retryable ? "again" : action };
 }
 
 function Action({ action, model, retryAt, state, actions }) {
@@ -166,17 +167,18 @@ function TryAgain({ retryAt, actions }) {
   </p>`;
 }
 
-/** What can be done with an answer; one that was cut, or that of an agent below, is no place in the conversation. */
+/** What can be done with an answer; one that was cut or is empty, or that of an agent below, is no place in the conversation. */
 function EndActions({ turn, isHead, actions }) {
-  const { messageId = null } = turn.end ?? {};
+  const messageId = turn.end?.text ? turn.end.messageId : null;
   const text = messageId === null ? turn.items.findLast(({ kind }) => kind === "text")?.text ?? "" : turn.end?.text;
   if (messageId === null && !text.trim()) return null;
+  const hasOptions = turn.items.some(({ kind, agentId }) => kind === "turn" && isOption(agentId)); // each has its own answer
   const copy = () => attempt(async () => {
     await copyText(text);
     actions.showStatus("Copied", SHORTLY);
   });
   return html`<p class="message-actions">
-    <button type="button" class="quiet" onClick=${copy}>Copy</button>
+    ${!hasOptions && html`<button type="button" class="quiet" onClick=${copy}>Copy</button>`}
     ${messageId !== null && turn.parentTurnId === null && html`
       ${!isHead && html`<button type="button" class="quiet" onClick=${() => attempt(() => actions.rewind(messageId))}>Rewind to here</button>`}
       <button type="button" class="quiet" onClick=${() => attempt(() => actions.fork(messageId))}>Fork here</button>`}
