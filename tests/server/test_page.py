@@ -449,11 +449,20 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
         assert await tab.evaluate(buttons) == ["Store key", "Store without testing", "Cancel"]
         assert (await studio.client.get("/api/keys")).json() == {"keys": []}
         await click(tab, "Store without testing", dialog)
-        await tab.wait_for(f"!{dialog} && {button('Remove key of anthropic')} && true")
+        focused = "document.activeElement.ariaLabel === 'Change key of anthropic'"  # it was stored from far below
+        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of anthropic is stored.' && {focused}")
         await click(tab, "Change key of anthropic")
         await tab.wait_for(f"{text_of('dialog[open]')}.includes('Change the key of anthropic')")
         await click(tab, "Cancel", dialog)
         await tab.wait_for(f"!{dialog}")
+        for answer, said in (("Cancel", ""), ("Remove key", "The key of anthropic is removed.")):
+            await tab.evaluate(f"{button('Dismiss the message')}?.click()")
+            await click(tab, "Remove key of anthropic")
+            await tab.wait_for(f"{text_of('dialog[open] h2')} === 'Remove the key of anthropic?'")
+            await click(tab, answer, dialog)
+            await tab.wait_for(f"!{dialog} && {SAID} === {said!r}")
+            assert len((await studio.client.get("/api/keys")).json()["keys"]) == (answer == "Cancel")
+        await tab.wait_for(f"!{button('Remove key of anthropic')}")
         assert await tab.evaluate("document.querySelectorAll('main [role=alert]').length") == 0
         assert [error for error in tab.errors if "422" not in error and "503" not in error] == []
 

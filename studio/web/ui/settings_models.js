@@ -31,9 +31,11 @@ export function ModelSettings({ keyOf }) {
   /** Ask for the key of a provider, or of one of several. @param {string[]} providers */
   const storeKey = async (providers, verb = "Add") => {
     const [provider] = providers.length === 1 ? providers : [null];
+    let stored = "";
     const store = (test) => async (key, chosen) => {
       const name = provider ?? chosen;
       await api(`api/keys/${encodeURIComponent(name)}`, { method: "PUT", body: { key, test } });
+      stored = name;
       showStatus(`The key of ${escapeHidden(name)} is stored.`, SHORTLY);
     };
     const key = await ask({
@@ -45,7 +47,21 @@ export function ModelSettings({ keyOf }) {
       act: store(true),
       otherwise: { code: "provider_unreachable", action: "Store without testing", act: store(false) },
     });
-    if (key !== null) await change(() => {});
+    if (key !== null && await change(() => {})) changeButton(stored)?.focus(); // the row that was changed, wherever it is
+  };
+  /** @param {string} provider */
+  const removeKey = async (provider) => {
+    const name = escapeHidden(provider);
+    const removed = await ask({
+      title: `Remove the key of ${name}?`,
+      text: "It cannot be brought back: the studio shows no key that it stores. Without a key the models of this provider cannot be used.",
+      action: "Remove key",
+      isDangerous: true,
+      act: () => api(`api/keys/${encodeURIComponent(provider)}`, { method: "DELETE" }),
+    });
+    if (removed === null) return;
+    showStatus(`The key of ${name} is removed.`, SHORTLY);
+    await change(() => {});
   };
   const addKey = (provider) => storeKey([provider]);
   const isLoaded = keys.value !== null && all.length > 0;
@@ -64,9 +80,9 @@ export function ModelSettings({ keyOf }) {
     <h3>Keys</h3>
     <ul class="rows" aria-label="Keys of providers">
       ${keys.value?.map(({ provider, source }) => html`<li key=${provider}><strong>${escapeHidden(provider)}</strong> <span class="note">${SOURCES[source] ?? ""}</span>
-        ${source !== "env" && html`<button type="button" aria-label=${`Change key of ${provider}`} onClick=${() => storeKey([provider], "Change")}>Change key</button>
+        ${source !== "env" && html`<button type="button" data-provider=${provider} aria-label=${`Change key of ${provider}`} onClick=${() => storeKey([provider], "Change")}>Change key</button>
           <button type="button" aria-label=${`Remove key of ${provider}`}
-          onClick=${() => change(() => api(`api/keys/${encodeURIComponent(provider)}`, { method: "DELETE" }))}>Remove key</button>`}</li>`)}
+          onClick=${() => removeKey(provider)}>Remove key</button>`}</li>`)}
       ${keys.value?.length === 0 && html`<li class="note">No provider has a key.</li>`}
     </ul>
     <label>Find a model <input type="search" spellcheck=${false} autocomplete="off" value=${words.value} onInput=${({ target }) => { words.value = target.value; }} /></label>
@@ -92,5 +108,8 @@ function Table({ models: all, withKey, addKey }) {
   </table></div>
   ${more}`;
 }
+
+/** Return the button that changes the key of a provider. @param {string} provider */
+const changeButton = (provider) => /** @type {HTMLElement|null} */ (document.querySelector(`[data-provider=${CSS.escape(provider)}]`));
 
 const needsKey = ({ why }) => /key/i.test(why) || /_KEY\b/.test(why);
