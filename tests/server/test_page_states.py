@@ -289,6 +289,8 @@ async def test_decisions_of_subagents_wait_here_and_elsewhere_and_panes_show_the
         await tab.evaluate(f"location.hash = '#/s/{other}'")
         waiting = text_of("[aria-label='Waiting for you in other sessions']")
         await tab.wait_for(f"{TITLE} === 'There' && {waiting}.startsWith('Waiting (3)')")
+        names = "[...document.querySelectorAll('.waiting-list .name')].map((one) => one.innerText.trim())"
+        assert await tab.evaluate(names) == ["● Here"]  # of the three
         await look_and_reload(tab)
         await tab.evaluate("location.hash = '#/sessions'")
         await tab.resize(NARROW, 844)
@@ -313,15 +315,16 @@ async def test_decisions_of_subagents_wait_here_and_elsewhere_and_panes_show_the
             await look_at(tab)
         for width in (NARROW, 900):
             await tab.resize(width, 844)
-            await tab.evaluate(f"{PANE}.focus()")
-            await tab.press("Escape")
-            await tab.wait_for(f"!{PANE} && document.activeElement.id === 'input'")
-            await click(tab, "Show preview")
-            await tab.wait_for(f"{PANE} && true")
-            await tab.click(button("Close preview"))
-            await tab.wait_for(f"!{PANE} && document.activeElement.id === 'show-artifacts'")
-            await click(tab, "Show preview")
-            await tab.wait_for(f"{PANE} && true")
+            for close in ("Escape", "Close preview"):
+                await tab.evaluate(f"{PANE}.focus()")
+                if close == "Escape":
+                    await tab.press(close)
+                else:
+                    await tab.click(button(close))
+                await tab.wait_for(f"!{PANE} && document.activeElement.id === 'show-artifacts'")
+                await tab.press("Enter")
+                await tab.wait_for(f"{PANE} && document.activeElement.matches('#pane, #pane [aria-selected=true]')")
+                await tab.wait_for("!document.querySelector('main:not(#pane, [inert])')")  # what is covered
         focused = "document.activeElement.matches('{}') && document.activeElement.checkVisibility()"
         for way in ("Escape", ".collapse", "#title"):  # to close the list of sessions, which was opened beside the pane
             await tab.click("document.querySelector('.expand')")

@@ -19,7 +19,7 @@ import { Finder } from "./finder.js"; // at once, so that no key after Ctrl+K is
 import { Message, lazy } from "./lazy.js";
 import { MAKING, NewSession } from "./new_session.js";
 import { useNotices } from "./notices.js";
-import { closePane, openTab } from "./pane.js";
+import { closePane, isOnTop, openTab } from "./pane.js";
 import { Sessions } from "./sessions.js";
 
 const conversation = () => import("./conversation.js");
@@ -158,7 +158,7 @@ function Session({ view }) {
   const feed = view.feed.value;
   useLayoutEffect(() => { document.getElementById("input")?.focus({ preventScroll: true }); }, [id]);
   if (view.isGone.value || feed?.connection.value === "gone") return html`<${Gone} id=${id} />`;
-  return html`<main data-session=${id}>
+  return html`<main data-session=${id} inert=${isOnTop()}>
     <${Conversation} view=${view} />
     <div class="below">
       <${Message} place="main" />

@@ -49,7 +49,9 @@ function actionOf(event, view, lastEscape) {
 }
 
 function leavePane() {
+  const hasCovered = isOnTop();
   closePane();
+  if (hasCovered) return; // the focus goes back to where the pane was opened
   requestAnimationFrame(() => document.getElementById("input")?.focus()); // once it is seen
 }
 
@@ -85,7 +87,7 @@ function showNextWaiting() {
 }
 
 function focusNextRegion(step) {
-  const regions = [...document.querySelectorAll("[data-region]")].filter((region) => region.checkVisibility());
+  const regions = [...document.querySelectorAll("[data-region]")].filter((region) => region.checkVisibility() && !region.closest("[inert]"));
   const at = regions.findIndex((region) => region.contains(document.activeElement));
   const next = regions[(at + step + regions.length) % regions.length];
   const targets = next?.matches("[tabindex]") ? [next] : [...next?.querySelectorAll("textarea, h2[tabindex], button:enabled, a[href], input, select") ?? []];

@@ -2,10 +2,11 @@
 // The pane beside the log: what a session has made, as tabs; closed until it is needed.
 
 import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { isField } from "../state/input.js";
 import { openRequests } from "../state/requests.js";
 import { lazy } from "./lazy.js";
 import { Message } from "./message.js";
-import { closePane, detail, isNarrow, keepPane, openPane, openTab, showDecision } from "./pane.js";
+import { closePane, detail, isNarrow, isOnTop, keepPane, openPane, openTab, showDecision } from "./pane.js";
 
 const loading = html`<p class="note">Loading…</p>`;
 /** @type {Record<string, {label: string, Content: any}>} */
@@ -20,12 +21,21 @@ const TABS = {
 export function Pane({ session, state, actions }) {
   const name = openTab.value;
   const box = useRef(/** @type {HTMLElement|null} */ (null));
+  const opener = useRef(/** @type {Element|null} */ (null));
   const wasOpen = useRef(false);
+  const covers = isOnTop();
   useLayoutEffect(() => { // before the next key
-    if (name && (isNarrow.peek() || document.activeElement?.closest("[inert]"))) box.current?.focus();
-    else if (!name && wasOpen.current && document.activeElement === document.body) document.getElementById("show-artifacts")?.focus();
+    const { activeElement: active, body } = document;
+    if (covers && !box.current?.contains(active)) {
+      opener.current = active;
+      /** @type {HTMLElement|null|undefined} */ (isNarrow.peek() ? box.current : box.current?.querySelector("[aria-selected=true]"))?.focus();
+    } else if (!name && wasOpen.current && active === body) {
+      const places = [opener.current, document.getElementById("show-artifacts")];
+      /** @type {HTMLElement|null|undefined} */ (places.find((place) => place?.isConnected && place !== body && !isField(place)))?.focus();
+      opener.current = null;
+    }
     wasOpen.current = Boolean(name);
-  }, [name]);
+  }, [name, covers]);
   if (!name) return null;
   const { label: shown, Content } = TABS[name];
   const role = isNarrow.value ? "main" : "complementary";
