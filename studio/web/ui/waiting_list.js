@@ -8,17 +8,18 @@ import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { plainText } from "./markdown_view.js";
 import { useLimit } from "./use_limit.js";
 
-const ROWS = 20; // at first
+const ROWS = 4; // at first: below it are the sessions
 
 export function WaitingList() {
   const requests = waitingElsewhere.value;
-  const [shown, more] = useLimit(requests, ROWS, "questions");
+  const [shown, more] = useLimit(requests, ROWS, "decisions");
   return html`<section class="waiting-list" aria-label="Waiting for you in other sessions">
     <h2>Waiting (${requests.length})</h2>
-    <ul>${shown.map((request) => {
+    <ul>${shown.map((request, place) => {
       const { title, asked } = waitingText(request, plainText);
+      const isNamed = shown[place - 1]?.sessionId === request.sessionId; // just above it
       return html`<li key=${request.id}><a href=${sessionPath(request.sessionId)}>
-        <span class="mark waiting" aria-hidden="true">●</span> ${escapeHiddenText(title)} <small>${escapeHidden(asked)}</small></a></li>`;
+        <span class=${isNamed ? "hidden-text" : "name"}><span class="mark waiting" aria-hidden="true">●</span> ${escapeHiddenText(title)}</span> <small>${escapeHidden(asked)}</small></a></li>`;
     })}</ul>
     ${more}
   </section>`;
