@@ -177,7 +177,7 @@ async def test_an_edited_message_that_was_sent_meanwhile_leaves_its_text_in_the_
         await fill(tab, "Queued message", "second", "document.getElementById('queued')")
         await tab.press("Escape")
         await tab.wait_for("document.activeElement.matches('#queued button')")
-        await click(tab, "Edit", "document.getElementById('queued')")
+        await click(tab, "Go on editing", "document.getElementById('queued')")
         await tab.wait_for("document.activeElement.value === 'second'")  # nothing typed is lost
         here = await tab.evaluate("location.hash")
         for elsewhere in ("#/settings/page", f"#/s/{await studio.session()}"):
@@ -219,7 +219,8 @@ async def test_a_waiting_message_is_edited_sent_now_and_removed(make_studio: Stu
         await fill(tab, "Queued message", "second", "document.getElementById('queued')")
         await tab.wait_for(f"{edited}.offsetHeight < 50")
         await tab.evaluate(LOST_ANSWERS)
-        await click(tab, "Save message")
+        await tab.evaluate(f"{edited}.focus()")
+        await tab.press("Enter")  # as in the message box
         await tab.wait_for(f"window.isAnswered && {QUEUED}.some((row) => row.startsWith('Queued second'))")
         await tab.reload()
         await tab.wait_for(f"{QUEUED}.some((row) => row.startsWith('Queued second'))")

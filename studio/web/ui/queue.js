@@ -6,6 +6,7 @@ import { fileLabel } from "../state/attachments.js";
 import { dismiss, notSent } from "../state/dismissed.js";
 import { draftOf, shownDraft } from "../state/drafts.js";
 import { sentTo, takeSent } from "../state/outbox.js";
+import { preferences } from "../state/preferences.js";
 import { attempt } from "../state/studio.js";
 import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden } from "../text/hidden_characters.js";
@@ -121,10 +122,15 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   const isInto = position === "into";
   if (edit && isEdited) {
     const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key !== "Escape") return;
+      const { key, target, ctrlKey, metaKey, shiftKey } = event;
+      if (key === "Enter" && target === field.current && !event.isComposing && (ctrlKey || metaKey || shiftKey !== preferences.value.enterSends)) {
+        event.preventDefault(); // as in the message box
+        edits.save(messageId);
+      }
+      if (key !== "Escape") return;
       event.preventDefault(); // otherwise it begins to stop the turn
       if (edit.text === edit.before) edits.close(messageId);
-      else edits.write(messageId, { ...edit, isOpen: false }); // Edit shows it again
+      else edits.write(messageId, { ...edit, isOpen: false });
     };
     return html`<li><form class="edit" onKeyDown=${onKeyDown} onSubmit=${(/** @type {Event} */ event) => {
         event.preventDefault();
@@ -138,7 +144,7 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   }
   return html`<li>${excerpt(isInto ? "Will be read in this turn" : "Queued", input, attachments)}
     <span class="buttons">
-      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { ...edit ?? { before: input, text: input }, isOpen: true, isSent: false })}>Edit</button>
+      <button type="button" class="quiet" ref=${opener} onClick=${() => edits.write(messageId, { ...edit ?? { before: input, text: input }, isOpen: true, isSent: false })}>${edit && !edit.isSent ? "Go on editing" : "Edit"}</button>
       ${!isInto && html`<button type="button" class="quiet" title="The running turn reads it before its next step"
         onClick=${() => attempt(() => actions.changeQueued(messageId, { when_busy: "steer" }))}>Send now</button>`}
       <button type="button" class="quiet" onClick=${() => attempt(() => actions.removeQueued(messageId))}>Remove</button>
