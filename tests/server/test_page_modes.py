@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agenticx.core.prompt_modes import detect_mode
 from agenticx.knowledge import VaultRegistry
 from agenticx.llms import ScriptedModel
 from tests.support.javascript import NODE, run_module
@@ -59,7 +60,7 @@ async def test_the_page_sends_the_mode_and_asks_for_a_vault_where_there_is_none(
     notes = tmp_path / "Notes"
     notes.mkdir()
     (notes / "Lease.md").write_text("# Lease\n\nThe rent is 900 EUR.\n")
-    async with make_studio(ScriptedModel(["It is 900 EUR [^1].", "Nothing.", "As you say."])) as studio:
+    async with make_studio(ScriptedModel(["It is 900 EUR [^1].", "Nothing.", "As you say.", "Paris."])) as studio:
         await enter(tab, studio)
         await write(tab, "/v")
         assert "/vault, /chat or /agent before a message" in await tab.wait_for(HINT)
@@ -78,9 +79,13 @@ async def test_the_page_sends_the_mode_and_asks_for_a_vault_where_there_is_none(
         await send_message(tab, "//vault is a word")
         await tab.wait_for(ENDED.format(3))
         assert await tab.evaluate(WORDS) == ["what is the rent?", "what do my notes say?", "/vault is a word"]
+        question = "What is the capital of France?"
+        assert detect_mode(question, vaults=True, tools=["note"]).kind == "chat"
+        await send_message(tab, question)
+        await tab.wait_for(ENDED.format(4))
         modes = await tab.evaluate(MODES)
-        assert modes == ["mode notes: you chose it", "mode chat: you chose it"]  # to work is no news
-        await click(tab, "Edit", "[...document.querySelectorAll('#log .user')].at(-1)")
+        assert modes == ["mode notes: you chose it", "mode chat: you chose it"]  # a mode that changes nothing is no news
+        await click(tab, "Edit", "[...document.querySelectorAll('#log .user')].at(-2)")
         await tab.wait_for(f"{INPUT} === '//vault is a word'")
         await write(tab, "/agent tidy up")
         await tab.wait_for(f"{HINT} === 'Work with tools.'")

@@ -74,13 +74,16 @@ function UserMessage({ owner, message, actions }) {
       <h2 tabindex="-1">${from}<span class="hidden-text">: ${turnLabel(owner)}</span></h2>
       <span class="note">${timeOfDay(owner.startedAt)}</span>
       <span class="row-actions">
-        ${owner.mode && owner.mode !== "agent" && html`<span class="mode note" title=${escapeHidden(owner.modeReason ?? "")}>${modeText(owner)}</span>`}
         ${!isTask && html`<button type="button" class="quiet" onClick=${() => attempt(() => actions.editEarlier(message))}>Edit</button>`}
       </span>
     </div>
+    ${isModeNews(owner) && html`<p class="mode note">${modeText(owner)}</p>`}
     <${Sent} text=${message.text} files=${message.attachments} />
   </div>`;
 }
+
+/** Return whether the person wants to know how a message was taken: they chose it, or it is about notes. @param {import("../state/types.js").Turn} turn */
+const isModeNews = ({ mode, modeReason }) => mode === "vault" || /^the user chose it\b| but the notes of /.test(modeReason ?? "");
 
 /** Return who sent the messages with which a turn begins, none for a message of the person. @param {(string | null)[]} senders */
 const sendersText = (senders) => [...new Set(senders)].map(senderName).join(", ") || "You";
