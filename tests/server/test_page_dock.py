@@ -347,6 +347,9 @@ async def test_a_decision_of_a_subagent_is_shown_and_stopped_after_the_turn_of_i
         await tab.wait_for("document.getElementById('status').innerText.startsWith('Waiting for your decision')")
         await click(tab, "Stop")
         await tab.wait_for(f"{NO_DOCK} && !document.querySelector('#sessions .mark')")
+        await click(tab, "Show", "document.querySelector('#log [data-agent=helper-1]')")
+        line = text_of("#pane .request")
+        assert (await tab.wait_for(line)).startswith("helper-1: Denied as its agent was stopped · ")
         assert tab.errors == []
 
 

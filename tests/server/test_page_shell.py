@@ -863,6 +863,10 @@ async def test_mode_auto_needs_a_second_click_and_a_call_is_explained(make_studi
             f"{text_of('#auto-warning')}.includes('Runs everything without asking, except harmful calls')"
         )
         assert (await studio.client.get(path)).json()["permission_mode"] == "auto"
+        await tab.resize(390, 844)
+        mode = "document.getElementById('session-mode').selectedOptions[0].innerText"
+        await tab.wait_for(f"{mode} === 'Runs everything'")  # where there is little room, too
+        await tab.resize(1280, 800)
         await send_message(tab, "Clean up")
         reason = await tab.wait_for(f"{DECISION} && {text_of('[aria-label=Decision] .reasons li')}")
         assert reason.startswith("It deletes ., which may be the workspace")

@@ -6,5 +6,5 @@ export const MODES = [
   ["plan", "Plans only", "Plans only"],
   ["default", "Asks before changes", "Asks first"],
   ["accept_edits", "Edits files and runs sandboxed commands without asking", "Asks less: edits, sandbox"],
-  ["auto", "Runs everything without asking, except harmful calls", "Asks about harm"],
+  ["auto", "Runs everything without asking, except harmful calls", "Runs everything"],
 ];

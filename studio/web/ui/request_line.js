@@ -28,7 +28,7 @@ export function RequestLine({ id, request }) {
 function ConfirmLine({ id, request: { question, agentPath, answer, context, isAskedAnew } }) {
   const asking = agentPath.length > 1 ? `${agentName(agentPath.at(-1) ?? "")}: ` : "";
   if (!answer) return html`<p class="request open">${asking}${escapeHidden(question)} <span class="note">Waits for your answer below.</span></p>`;
-  return html`<${Fold} id=${id} className="request" summary=${`${asking}${isAskedAnew ? anewText(answer) : decisionText(answer)}`}>${() => html`
+  return html`<${Fold} id=${id} className="request" summary=${`${asking}${isAskedAnew ? anewText(answer) : decisionText(answer, asking !== "")}`}>${() => html`
     <p>${escapeHidden(question)}</p>
     <${Asked} context=${context} />
     ${answer.arguments && html`<p class="note">Allowed with other arguments:</p><${Arguments} args=${answer.arguments} />`}`}
@@ -45,11 +45,12 @@ function Asked({ context: { command, diff, diff_cut: isCut = false, unchanged_be
 function QuestionLine({ id, request }) {
   const { question, agentPath, answer: given } = request;
   if (isTeamTurn(request)) return given ? null : html`<p class="request open">The team waits for you. <span class="note">Answer below.</span></p>`;
-  const agent = agentPath.length > 1 ? agentName(agentPath.at(-1) ?? "") : "The agent";
+  const isOfAgent = agentPath.length > 1;
+  const agent = isOfAgent ? agentName(agentPath.at(-1) ?? "") : "The agent";
   if (!given) return html`<p class="request open">${agent} asks: ${quoted(plainText(question))} <span class="note">Waits for your answer below.</span></p>`;
   const { answer, by, at } = given;
-  const whoAnswered = by === "user" ? "you answered" : by === "policy" ? "answered without you" : `answered ${who(by)}`;
-  const why = by === "user" ? "" : `, ${by === "policy" ? "as nobody could be asked" : who(by)}`;
+  const whoAnswered = by === "user" ? "you answered" : by === "policy" ? "answered without you" : `answered ${who(by, isOfAgent)}`;
+  const why = by === "user" ? "" : `, ${by === "policy" ? "as nobody could be asked" : who(by, isOfAgent)}`;
   const outcome = answer ? `${whoAnswered}: ${quoted(answer)}` : `no answer${why}`;
   const summary = [`${agent} asked: ${quoted(plainText(question))} – ${outcome}`, timeOfDay(at)].filter(Boolean).join(" · ");
   return html`<${Fold} id=${id} className="request" summary=${summary}>${() => html`
@@ -68,13 +69,14 @@ const quoted = (/** @type {string} */ text) =>
 const anewText = ({ at }) => ["Asked anew, as the reasons for the question had changed", timeOfDay(at)].filter(Boolean).join(" · ");
 
 /** Return the answer to a confirmation in a line: "Allowed once by you · 12:03". The mode and rules give their reasons for a no. */
-function decisionText(answer) {
+function decisionText(answer, isOfAgent) {
   const { approved, arguments: changed, remember, reason, rules, by, at } = answer;
   const scope = !approved ? "" : changed ? " with changes" : remember === "session" ? " for this session" : remember === "always" ? " always in this folder" : by === "user" ? " once" : "";
   const rule = approved && rules.length ? `: ${rules.map(ruleSentence).join("; ")}` : "";
   const why = reason ? `: ${escapeHidden(reason)}` : "";
-  const decided = by === "policy" && reason ? "" : ` ${who(by)}`;
+  const decided = by === "policy" && reason ? "" : ` ${who(by, isOfAgent)}`;
   return [`${approved ? "Allowed" : "Denied"}${scope}${decided}${rule}${why}`, timeOfDay(at)].filter(Boolean).join(" · ");
 }
 
-const who = (/** @type {string} */ by) => BY.get(by) ?? (by === "user" ? "by you" : escapeHidden(`by ${by}`));
+/** Say who decided, or why nobody did; a sub-agent can be stopped alone. @param {string} by @param {boolean} isOfAgent */
+const who = (by, isOfAgent) => by === "stop" && isOfAgent ? "as its agent was stopped" : BY.get(by) ?? (by === "user" ? "by you" : escapeHidden(`by ${by}`));
