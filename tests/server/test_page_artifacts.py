@@ -76,6 +76,9 @@ async def test_a_page_grows_in_the_pane_runs_when_asked_and_stands_again_if_the_
         assert "image https://cdn.example/bread.png" in listed
         assert "AGX_PREVIEW_HOSTS" in listed
         await tab.wait_for(f"{BLOCKED}.includes('A script of the page has not run.')")
+        for view in ("Code", "Preview"):
+            await tab.evaluate(f"{tab_of(view)}.click()")
+            await tab.wait_for(f"Boolean({PANE}.querySelector('.blocked')) === {str(view == 'Preview').lower()}")
         assert "WebRTC" in await tab.evaluate(f"{PANE}.querySelector('.run-note').textContent")
         assert await tab.evaluate("messages.filter(({ran}) => ran).length") == 0
 

@@ -106,6 +106,11 @@ async def test_a_diff_is_shown_with_signs_marked_words_and_folded_lines_beside_e
         assert shown[-1] == "The rest is not shown"
         assert await tab.evaluate("box.querySelector('.cut').textContent") == "More lines not shown"
 
+        line = "word " * 120
+        await tab.evaluate(f"show('600px', {{rows: compare({line!r} + 'old', {line!r} + 'new')}})")
+        marks = "[...box.querySelectorAll('mark')].map((mark) => mark.textContent).join()"
+        await tab.wait_for(f"{marks} === 'old,new'")  # also of a long line
+
         await tab.evaluate(f"show('910px', {{diff: {diff!r}}})")
         await tab.wait_for("box.querySelector('.diff.wide')")
         assert "5 −removed line 5 5 +added the line 5 <b>" in await tab.evaluate(rows)

@@ -84,7 +84,7 @@ async def test_the_page_sends_the_mode_and_asks_for_a_vault_where_there_is_none(
         await send_message(tab, question)
         await tab.wait_for(ENDED.format(4))
         modes = await tab.evaluate(MODES)
-        assert modes == ["mode notes: you chose it", "mode chat: you chose it"]  # a mode that changes nothing is no news
+        assert modes == ["mode notes: you chose it", "mode chat: you chose it"]  # that it just answers is no news
         await click(tab, "Edit", "[...document.querySelectorAll('#log .user')].at(-2)")
         await tab.wait_for(f"{INPUT} === '//vault is a word'")
         await write(tab, "/agent tidy up")

@@ -12,7 +12,8 @@ const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const CUT = /^⟨([\d,]+) more lines? of this diff⟩$/; // as agenticx.tools.diffs ends a diff that it has cut
 const TYPES = { " ": "context", "+": "added", "-": "removed" };
 const MAX_MARKED_PAIRS = 300; // lines of a diff whose words are compared
-const MAX_MARKED_CHARS = 600; // of a line
+const MAX_MARKED_CHARS = 5_000; // of a line
+const MAX_COMPARED_CHARS = 400_000; // of all lines
 const MAX_EQUAL_CHARS = 500; // of a line around a change, as agenticx.tools.diffs has them
 const MAX_EDITS = 60; // words that differ; lines with more have little in common
 const MAX_LINE_EDITS = 1000; // of two texts; others are shown as wholly replaced
@@ -154,9 +155,12 @@ export function pairRows(rows) {
 export function markWords(rows, compare) {
   const marks = new Map();
   const changed = pairRows(rows).filter(([old, after]) => old?.type === "removed" && after?.type === "added");
+  let left = MAX_COMPARED_CHARS;
   for (const pair of changed.slice(0, MAX_MARKED_PAIRS)) {
     const [old, after] = /** @type {[LineRow, LineRow]} */ (pair);
-    if (Math.max(old.text.length, after.text.length) > MAX_MARKED_CHARS) continue;
+    const length = old.text.length + after.text.length;
+    if (Math.max(old.text.length, after.text.length) > MAX_MARKED_CHARS || length > left) continue;
+    left -= length;
     const parts = compare(old.text, after.text, { maxEditLength: MAX_EDITS });
     if (!parts || !parts.some(({ added, removed, value }) => !added && !removed && value.trim())) continue;
     marks.set(old, spansOf(parts, "removed", "added"));

@@ -380,7 +380,7 @@ function File({ state, option, revision, revisions, view, set, running, contents
     ${tab === "code" && html`<pre class="code" tabindex="0" aria-label="Code"><${CodeText} text=${text ?? ""} language=${suffixOf(path)} closed=${!growing} /></pre>`}
     ${tab === "diff" && option === FOLDER && html`<${FolderChange} state=${state} path=${path} />`}
     ${tab === "diff" && before && html`<${Change} before=${before} text=${text} path=${path} contents=${contents} addressOf=${addressOf} />`}
-    ${isPage && html`<${Blocked} frame=${frame} />`}`;
+    ${isPage && tab === "preview" && html`<${Blocked} frame=${frame} />`}`;
 }
 
 /** Return the text of a revision and why there is none; `stored` is what the studio has of it. */
