@@ -504,6 +504,24 @@ async def test_a_key_is_added_from_the_first_page_and_changed_after_its_provider
         assert provider.requests[-1].headers["authorization"] == "Bearer canary-two"
         assert tab.errors == []
 
+        monkeypatch.delenv("GROQ_BASE_URL")
+        session_id = (await tab.evaluate("location.hash")).removeprefix("#/s/")
+        model = {"model": "groq:openai/gpt-oss-120b"}
+        assert (await studio.client.patch(f"/api/sessions/{session_id}", json=model)).status_code == 200
+        assert (await studio.client.delete("/api/keys/groq")).status_code == 204
+        refused = text_of("#attachment-error")
+        await send_message(tab, "Again")
+        await tab.wait_for(f"{refused} === 'The model groq:openai/gpt-oss-120b needs a key. Add key'")
+        assert await tab.evaluate(INPUT) == "Again"
+        await tab.click("document.querySelector('#attachment-error a')")
+        await tab.wait_for(f"{text_of('dialog[open] h2')} === 'Add the key of groq' && {typing}")
+        await fill(tab, "Key of groq", "canary-three", dialog)
+        monkeypatch.setenv("GROQ_BASE_URL", provider.base_url)
+        await click(tab, "Store key", dialog)
+        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of groq is stored.'")
+        await tab.evaluate("history.back()")
+        await tab.wait_for(f"{refused} === 'The model groq:openai/gpt-oss-120b has a key now. Send the message again.'")
+
 
 PAYLOADS = (
     "<img src=x onerror=window.hit=1>",

@@ -315,6 +315,8 @@ async def test_decisions_of_subagents_wait_here_and_elsewhere_and_panes_show_the
             await look_at(tab)
         for width in (NARROW, 900):
             await tab.resize(width, 844)
+            await tab.wait_for(f"innerWidth === {width}")
+            focused = "#pane" if width == NARROW else "#pane [aria-selected=true]"
             for close in ("Escape", "Close preview"):
                 await tab.evaluate(f"{PANE}.focus()")
                 if close == "Escape":
@@ -323,7 +325,7 @@ async def test_decisions_of_subagents_wait_here_and_elsewhere_and_panes_show_the
                     await tab.click(button(close))
                 await tab.wait_for(f"!{PANE} && document.activeElement.id === 'show-artifacts'")
                 await tab.press("Enter")
-                await tab.wait_for(f"{PANE} && document.activeElement.matches('#pane, #pane [aria-selected=true]')")
+                await tab.wait_for(f"{PANE} && document.activeElement.matches({focused!r})")
                 await tab.wait_for("!document.querySelector('main:not(#pane, [inert])')")  # what is covered
         focused = "document.activeElement.matches('{}') && document.activeElement.checkVisibility()"
         for way in ("Escape", ".collapse", "#title"):  # to close the list of sessions, which was opened beside the pane

@@ -25,6 +25,8 @@ const Attached = lazy(() => import("./draft_files.js"), "Attached");
 const Mentions = lazy(() => import("./mentions.js"), "Mentions");
 const widerModes = () => import("./wider_modes.js");
 loadWhenIdle(widerModes);
+const refusal = () => import("./refusal.js");
+loadWhenIdle(refusal);
 
 const ADD_KEY = "add key"; // a choice among the models, whose names have no space
 
@@ -82,7 +84,7 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
       if (edited) await sendEdited(edited, typed, () => post(turn, typed));
       else await post(turn, typed);
     } catch (error) {
-      draftOf(shownDraft(sessionId)).error.value = error.message;
+      draftOf(shownDraft(sessionId)).error.value = await refusalOf(error);
     }
   };
 
@@ -170,6 +172,9 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
     </div>
   </form>`;
 }
+
+/** Return what to show of an error. @returns {Promise<any>} */
+export const refusalOf = async (/** @type {any} */ { code, message }) => code === "bad_settings" ? (await refusal()).refusalText(message) : message;
 
 /** Return the fields of POST …/turns. @param {string} input @param {string|null} mode @param {string} when @param {string} variants */
 function turnOf(input, mode, when, variants) {

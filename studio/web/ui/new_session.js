@@ -8,7 +8,7 @@ import { go, keyPath, sessionPath } from "../state/route.js";
 import { attempt, isListed, models, refreshSessions, teams } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
-import { Composer } from "./composer.js";
+import { Composer, refusalOf } from "./composer.js";
 import { Message, lazy } from "./lazy.js";
 
 const WideFolder = lazy(() => import("./wide_folder.js"), "WideFolder");
@@ -129,7 +129,7 @@ async function begin(turn, message) {
     const isRefused = error.status >= 400 && error.status < 500;
     const isUndone = isRefused && await import("./refused_session.js").then(({ undoSession }) => undoSession(session.id)).catch(() => false);
     if (isUndone) choose({ permission_mode, team });
-    draftOf(isUndone ? null : session.id).error.value = error.message;
+    draftOf(isUndone ? null : session.id).error.value = await refusalOf(error);
   }
 }
 
