@@ -7,6 +7,7 @@ import { openRequests } from "../state/requests.js";
 import { lazy } from "./lazy.js";
 import { Message } from "./message.js";
 import { closePane, detail, isNarrow, isOnTop, keepPane, openPane, openTab, showDecision } from "./pane.js";
+import { moveBetweenTabs } from "./tab_keys.js";
 
 const loading = html`<p class="note">Loading…</p>`;
 /** @type {Record<string, {label: string, Content: any}>} */
@@ -62,15 +63,4 @@ function DecisionBar({ state }) {
   if (!openRequests(state.value).length) return null;
   return html`<p class="strip pane-decision" role="status">A decision waits.
     <button type="button" class="quiet" onClick=${showDecision}>Show the decision</button></p>`;
-}
-
-/** Move between tabs with the arrow keys. */
-export function moveBetweenTabs(/** @type {KeyboardEvent} */ event) {
-  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!step) return;
-  const tab = /** @type {HTMLElement} */ (event.currentTarget);
-  const tabs = /** @type {HTMLElement[]} */ ([...(tab.parentElement?.querySelectorAll("[role=tab]") ?? [])]);
-  const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
-  next.focus();
-  next.click();
 }

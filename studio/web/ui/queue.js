@@ -6,7 +6,7 @@ import { fileLabel } from "../state/attachments.js";
 import { dismiss, notSent } from "../state/dismissed.js";
 import { draftOf, shownDraft } from "../state/drafts.js";
 import { sentTo, takeSent } from "../state/outbox.js";
-import { preferences } from "../state/preferences.js";
+import { sends } from "../state/preferences.js";
 import { attempt } from "../state/studio.js";
 import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden } from "../text/hidden_characters.js";
@@ -122,12 +122,11 @@ function Waiting({ message: { messageId, position, input, attachments }, actions
   const isInto = position === "into";
   if (edit && isEdited) {
     const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-      const { key, target, ctrlKey, metaKey, shiftKey } = event;
-      if (key === "Enter" && target === field.current && !event.isComposing && (ctrlKey || metaKey || shiftKey !== preferences.value.enterSends)) {
-        event.preventDefault(); // as in the message box
+      if (sends(event) && event.target === field.current) {
+        event.preventDefault();
         edits.save(messageId);
       }
-      if (key !== "Escape") return;
+      if (event.key !== "Escape") return;
       event.preventDefault(); // otherwise it begins to stop the turn
       if (edit.text === edit.before) edits.close(messageId);
       else edits.write(messageId, { ...edit, isOpen: false });
