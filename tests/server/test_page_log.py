@@ -321,6 +321,7 @@ async def test_a_subagent_has_a_card_at_its_call_and_can_be_cancelled_and_retrie
     async with make_studio(ScriptedModel(script), tools=[*session_tools(), note]) as studio:
         session_id = await studio.session()
         await open_session(tab, studio, session_id)
+        await tab.resize(1280, 800)  # the pane stands beside the log, and covers no card
         await studio.turn(session_id, "Where is it?")
         card = f"{LOG}.querySelector('[data-agent]')"
         shown = await tab.wait_for(f"{card}?.innerText.includes('Writing') && {card}.innerText.split(/\\s*\\n\\s*/)")
