@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ CITED = "document.querySelector('.cited')"
 
 
 @pytest.mark.ci_lane
+@pytest.mark.shares_secrets
 async def test_citations_are_marked_by_status_and_show_their_lines(
     make_studio: StudioMaker, tab: Tab, tmp_path: Path
 ) -> None:
@@ -117,6 +119,15 @@ async def test_citations_are_marked_by_status_and_show_their_lines(
         await press_button(tab, "Forget vault", "document.querySelector('dialog')")
         await tab.wait_for(f"{vaults}.includes('No vault yet')")
         await wait_for_focus(tab, "#vault-list li", "No vault yet")
+        save = studio.services.notes.memory.save
+        await asyncio.to_thread(save, "Likes tea.", saved_at="2026-01-02T00:00:00.000Z", session_id="ses_1")
+        await tab.evaluate("location.hash = '#/settings/memory'")
+        for answer, left in (("Cancel", 1), ("Forget entry", 0)):
+            await press_button(tab, "Forget: Likes tea.")
+            await press_button(tab, answer, "document.querySelector('dialog[open]')")
+            await tab.wait_for("!document.querySelector('dialog[open]')")
+            assert len((await studio.client.get("/api/memory")).json()["entries"]) == left
+        await tab.wait_for(f"{text_of('.settings-content .rows')} === 'Nothing is remembered.'")
         await click(tab, "Close settings")
         await tab.evaluate(f"{MARKERS}[0].click()")
         await click(tab, "Open note", CITED)

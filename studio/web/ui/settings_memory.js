@@ -2,6 +2,7 @@
 
 import { html, useEffect, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
+import { ask } from "../state/asked.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
 import { useAction } from "./use_action.js";
 import { useLimit } from "./use_limit.js";
@@ -13,10 +14,16 @@ export function MemorySettings() {
   const [run, error] = useAction();
   const load = async () => { entries.value = (await api("api/memory")).entries; };
   useEffect(() => { run(load, { repeats: true }); }, []);
-  const remove = (id) => run(async () => {
-    await api(`api/memory/${encodeURIComponent(id)}`, { method: "DELETE" });
-    await load();
-  });
+  const forget = async (id, text) => {
+    const forgotten = await ask({
+      title: "Forget this entry?",
+      text: `“${escapeHiddenText(text)}” No session gets it any more. It cannot be brought back.`,
+      action: "Forget entry",
+      isDangerous: true,
+      act: () => api(`api/memory/${encodeURIComponent(id)}`, { method: "DELETE" }),
+    });
+    if (forgotten !== null) await run(load);
+  };
   const [shown, more] = useLimit(entries.value ?? [], ROWS, "entries");
   return html`<h2>Memory</h2>
     <p class="note">What you agreed to have remembered; each session gets it.</p>
@@ -24,7 +31,7 @@ export function MemorySettings() {
     <ul class="rows" aria-label="Remembered">
       ${shown.map(({ id, text, saved_at }) => html`<li key=${id}><p>${escapeHiddenText(text)}</p>
         <p class="note">since ${new Date(saved_at).toLocaleDateString()}</p>
-        <button type="button" aria-label=${`Forget: ${text.slice(0, 80)}`} onClick=${() => remove(id)}>Forget</button></li>`)}
+        <button type="button" aria-label=${`Forget: ${text.slice(0, 80)}`} onClick=${() => forget(id, text)}>Forget</button></li>`)}
       ${entries.value?.length === 0 && html`<li class="note">Nothing is remembered.</li>`}
     </ul>
     ${more}`;
