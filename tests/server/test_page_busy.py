@@ -264,7 +264,7 @@ async def test_a_message_to_a_subagent_is_shown_until_it_is_read_also_by_a_retry
 
         async def begin(text: str) -> None:
             await click(tab, "Message", card)
-            await tab.evaluate(f"{card}.querySelector('input').focus()")
+            await tab.evaluate(f"{card}.querySelector('textarea').focus()")
             await tab.type(text)
 
         async def tell(text: str) -> None:
@@ -275,13 +275,13 @@ async def test_a_message_to_a_subagent_is_shown_until_it_is_read_also_by_a_retry
         await tab.wait_for(f"{card}?.innerText.includes('Waiting for the model')")
         await begin("please hurry")
         await tab.reload()
-        await tab.wait_for(f"{card}?.querySelector('input')?.value === 'please hurry'")
-        await tab.evaluate(f"{card}.querySelector('input').focus(); {LOST_ANSWERS}")
+        await tab.wait_for(f"{card}?.querySelector('textarea')?.value === 'please hurry'")
+        await tab.evaluate(f"{card}.querySelector('textarea').focus(); {LOST_ANSWERS}")
         await tab.press("Enter")
         await tab.wait_for(f"window.isAnswered && {unread} === 'Will be read in this turn please hurry'")
         await tab.reload()
-        await tab.wait_for(f"{card}?.querySelector('input')?.value === 'please hurry'")
-        await tab.evaluate(f"{card}.querySelector('input').focus()")
+        await tab.wait_for(f"{card}?.querySelector('textarea')?.value === 'please hurry'")
+        await tab.evaluate(f"{card}.querySelector('textarea').focus()")
         await tab.press("Enter")  # again: it is the same message
         await tab.wait_for(f"!{card}.querySelector('form')")
         await tab.wait_for(f"{unread} === 'Will be read in this turn please hurry'")

@@ -51,7 +51,9 @@ _CUT = """(() => {
         if (!scrollerOf(element)) {
             const x = Math.min(12, (right - left) / 2), y = Math.min(4, (bottom - top) / 2); // within round corners
             const places = [[left + x, top + y], [(left + right) / 2, (top + bottom) / 2], [right - x, bottom - y]];
+            element.style.pointerEvents = 'auto'; // also if it takes no press yet
             const seen = places.map(([x, y]) => document.elementFromPoint(x, y));
+            element.style.pointerEvents = '';
             if (!seen.every((one) => one && (element.contains(one) || one.control === element))) say('not seen whole');
         }
         const isCut = element.matches('select') ? !element.matches('#session-model') && lacksRoom(element)
