@@ -450,6 +450,11 @@ async def test_a_studio_that_is_killed_while_it_waits_is_reconnected_and_goes_on
         await tab.wait_for(f"{alerts}.join() === 'The studio does not answer.'")
         await tab.evaluate("document.getElementById('send').click()")
         await tab.wait_for(f"{alerts}.length === 2 && {INPUT} === 'half a sentence'")
+    ask = "window.asking.postMessage('ask')"  # as a page of the other program would
+    await tab.evaluate(
+        "window.heard = []; window.asking = new BroadcastChannel('agenticx.token');"
+        f"asking.onmessage = ({{data}}) => heard.push(typeof data.token); {ask}"
+    )
     await another_program_gets_no_token(studio, "text/html", "<p>another program</p>")
     key = {"AGX_MODEL": "demo", "ANTHROPIC_API_KEY": "canary-key"}
     async with agx_serve(home, "--port", str(studio.port), **key):
@@ -457,6 +462,9 @@ async def test_a_studio_that_is_killed_while_it_waits_is_reconnected_and_goes_on
         listed = "[...document.getElementById('session-model').options].map((one) => one.value)"
         await tab.wait_for(f"{listed}.some((model) => model.startsWith('anthropic:'))")
         assert await tab.evaluate(f"[{INPUT}, {text_of('#message')}]") == ["half a sentence", ""]
+        assert not await tab.evaluate("heard.includes('string')")
+        await tab.evaluate(ask)
+        await tab.wait_for("heard.includes('string')")
         assert not (tmp_path / "hello.txt").exists()
         await click(tab, "Allow once", DECISION)
         await tab.wait_for(f"{STOPPED} && {SHOWN}.includes('Allowed once by you')")

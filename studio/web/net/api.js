@@ -201,11 +201,23 @@ export function askOtherTabs() {
 /** @type {BroadcastChannel|null} */
 let channel = null;
 
+/** Answer a tab that asks for the token, unless another program answers at this address: then the tab may be its page. */
+async function answerTab() {
+  isStudio = false;
+  try {
+    await checkIdentity();
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return;
+  }
+  if (token()) channel?.postMessage({ token: token() });
+}
+
 /** Answer tabs that ask for the token, and hear what they say of the studio. */
 export function shareToken() {
   channel = new BroadcastChannel(CHANNEL);
   channel.onmessage = ({ data }) => {
-    if (data === "ask" && token()) channel?.postMessage({ token: token() });
+    if (data === "ask" && token()) answerTab();
     if (data === "doubt") isStudio = false;
     if (typeof data?.signedIn === "string" && signedIn.peek() === "out" && !isOpenedElsewhere()) {
       sessionStorage.setItem(TOKEN_KEY, data.signedIn);

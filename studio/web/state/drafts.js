@@ -8,7 +8,7 @@ import { readFiles, storeFiles } from "./stored_files.js";
 
 export const KEY = "agenticx.draft.";
 const SAVE_MS = 300; // from the last key to the store
-const NEW = "new"; // the session that its first message makes
+const NEW = "new session"; // that its first message makes; no id of a session has a space
 const EDITED_KEY = "agenticx.edited";
 const SENT_KEY = "agenticx.sent"; // tells other tabs of a message that was sent
 const NOT_STORED = "This browser does not store the files: attach them again after a reload.";

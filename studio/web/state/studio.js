@@ -87,15 +87,10 @@ effect(() => {
   }
 });
 
-/**
- * Return what is asked, and by whom: the title of the session, `unknown` while it is loaded, and the question of the agent,
- * as `read` returns it.
- * @param {Waiting} waiting @param {(text: string) => string} [read] @param {string} [unknown]
- */
-export function waitingText({ kind, sessionId, text, agentPath }, read, unknown = "A session") {
+/** Return the title of the session in which something waits, "" while it is loaded. */
+export function waitingTitle(/** @type {Waiting} */ { sessionId }) {
   const session = sessions.value.find(({ id }) => id === sessionId) ?? unlisted.value.get(sessionId);
-  const agent = agentPath?.length ? `${agentPath.at(-1)?.replace(/^option-/, "Option ")}: ` : "";
-  return { title: session ? titleOf(session) : unknown, asked: agent + (kind === "question" && read ? read(text) : text) };
+  return session ? titleOf(session) : "";
 }
 
 // --- loading --------------------------------------------------------------------------------------------------------

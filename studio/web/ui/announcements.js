@@ -4,11 +4,10 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { openRequests } from "../state/requests.js";
 import { route } from "../state/route.js";
-import { isListed, waiting, waitingText } from "../state/studio.js";
-import { agentName } from "../text/agent_words.js";
-import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { isListed, waiting, waitingTitle } from "../state/studio.js";
+import { escapeHiddenText } from "../text/hidden_characters.js";
 import { lastTurn } from "./actions.js";
-import { plainText } from "./markdown_view.js";
+import { askedText } from "./asked_text.js";
 import { failureText } from "./turn_end.js";
 
 const ENDS = {
@@ -56,14 +55,14 @@ function endText(turn) {
 
 /**
  * Return the newest decision that is needed while it is, with what is said of it, null without one; each is said once. Those
- * of other sessions than the one that is shown have its name.
+ * of other sessions than the one that is shown have its name, and wait until it is loaded.
  * @param {string|null} shownId @param {any} state of the session that is shown
  */
 function useDecision(shownId, state) {
   const [said, setSaid] = useState(/** @type {{id: string, text: string}|null} */ (null));
   const known = useRef(new Set());
   const here = shownId && state ? openRequests(state) : [];
-  const elsewhere = !isListed.value ? [] : [...waiting.value.values()].filter(({ sessionId }) => sessionId !== shownId);
+  const elsewhere = !isListed.value ? [] : [...waiting.value.values()].filter((request) => request.sessionId !== shownId && waitingTitle(request));
   const open = [...elsewhere.map((request) => ({ id: request.id, text: () => textElsewhere(request) })),
     ...here.map((request) => ({ id: request.id, text: () => textHere(request) }))];
   useEffect(() => {
@@ -77,12 +76,11 @@ function useDecision(shownId, state) {
 
 /** @param {import("../state/types.js").Request} request */
 function textHere({ kind, question, agentPath }) {
-  const agent = agentPath.length > 1 ? `${agentName(agentPath.at(-1) ?? "")}: ` : "";
-  return `A decision is needed: ${agent}${escapeHidden(kind === "question" ? plainText(question) : question)}`;
+  return `A decision is needed: ${askedText(kind, question, agentPath.length > 1 ? agentPath.at(-1) : undefined)}`;
 }
 
 /** @param {import("../state/studio.js").Waiting} request */
 function textElsewhere(request) {
-  const { title, asked } = waitingText(request, plainText, "another session");
-  return `A decision is needed in ${escapeHiddenText(title)}: ${escapeHidden(asked)}`;
+  const { kind, text, agentPath } = request;
+  return `A decision is needed in ${escapeHiddenText(waitingTitle(request))}: ${askedText(kind, text, agentPath?.at(-1))}`;
 }

@@ -6,8 +6,9 @@ import { api } from "../net/api.js";
 import { closeFinder } from "../state/finder.js";
 import { go, sessionPath } from "../state/route.js";
 import { wantedDecision } from "../state/input.js";
-import { attempt, current, hasMore, sessions, showMore, titleOf, waitingElsewhere, waitingText } from "../state/studio.js";
-import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
+import { attempt, current, hasMore, sessions, showMore, titleOf, waitingElsewhere, waitingTitle } from "../state/studio.js";
+import { escapeHiddenText } from "../text/hidden_characters.js";
+import { askedText } from "./asked_text.js";
 import { loadWhenIdle } from "./lazy.js";
 import { plainText } from "./markdown_view.js";
 
@@ -147,13 +148,15 @@ function allChoices(words, found, view) {
       .map((/** @type {any} */ { id, question }) => ({ id, text: `Asked: ${plainText(question)}` })),
   ].reverse();
   const title = (/** @type {any} */ session) => escapeHiddenText(titleOf(session));
-  const waiting = waitingElsewhere.value.map((request) => ({ request, ...waitingText(request, plainText) })).filter(({ title, asked }) => has(`${title} ${asked}`));
+  const waiting = waitingElsewhere.value
+    .map((request) => ({ request, title: waitingTitle(request), asked: askedText(request.kind, request.text, request.agentPath?.at(-1)) }))
+    .filter(({ title, asked }) => has(`${title} ${asked}`));
   return [
     {
       name: "Waiting for you",
       choices: waiting.map(({ request: { id, sessionId }, title: name, asked }) => ({
         key: `w-${id}`,
-        label: `${escapeHiddenText(name)} · ${escapeHidden(asked)}`,
+        label: `${escapeHiddenText(name)} · ${asked}`,
         run: () => {
           wantedDecision.sessionId = sessionId;
           go(sessionPath(sessionId));

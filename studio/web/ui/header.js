@@ -40,7 +40,7 @@ export function Header({ session: shown, state, actions }) {
       <${PaneToggle} state=${state} />
       <${Menu} session=${session} actions=${actions} />
     </div>
-    ${session.permission_mode === "auto" && html`<p id="auto-warning" class="strip bad" role="note"><strong>Runs everything without asking, except harmful calls.</strong>
+    ${session.permission_mode === "auto" && html`<p id="auto-warning" class="strip bad" role="note"><strong>Runs everything without asking, except harmful calls.</strong>${" "}
       <button type="button" onClick=${() => attempt(() => actions.change({ permission_mode: "default" }))}>Ask before changes again</button></p>`}
     <${Trust} session=${session} state=${state} />
   </header>`;

@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "../vendor/preact.js";
 import { preferences } from "../state/preferences.js";
 import { route } from "../state/route.js";
-import { attempt, current, titleOf, waiting, waitingText } from "../state/studio.js";
+import { attempt, current, titleOf, waiting, waitingTitle } from "../state/studio.js";
 import { oneLine } from "../text/hidden_characters.js";
 import { loadWhenIdle } from "./lazy.js";
 
@@ -13,7 +13,7 @@ loadWhenIdle(load);
 /** Return the name of the session that is shown if it waits, else of the first one that does. @param {string|undefined} shownId */
 function waitingName(shownId) {
   const all = [...waiting.value.values()];
-  return oneLine(waitingText(all.find(({ sessionId }) => sessionId === shownId) ?? all[0]).title);
+  return oneLine(waitingTitle(all.find(({ sessionId }) => sessionId === shownId) ?? all[0]) || "A session");
 }
 
 /** Keep the title of the tab, and notify of requests that arrive while the tab is hidden. */

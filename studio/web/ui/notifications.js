@@ -2,7 +2,7 @@
 // Notifications of requests to the person, if they agreed to them.
 
 import { go, sessionPath } from "../state/route.js";
-import { waitingText } from "../state/studio.js";
+import { waitingTitle } from "../state/studio.js";
 import { oneLine } from "../text/hidden_characters.js";
 import { wantedKind } from "../text/tool_words.js";
 
@@ -13,7 +13,7 @@ export function notify(/** @type {import("../state/studio.js").Waiting} */ reque
   const agent = agentPath?.length ? "Another agent" : "The agent";
   const title = kind === "question" ? `${agent} asks you something` : `${agent} wants to ${wantedKind(tool)}`;
   // All tabs notify; those of one request have one tag, so that one is shown.
-  const notification = new Notification(title, { body: oneLine(waitingText(request).title), tag: id });
+  const notification = new Notification(title, { body: oneLine(waitingTitle(request) || "A session"), tag: id });
   notification.onclick = () => { window.focus(); go(sessionPath(sessionId)); notification.close(); };
 }
 

@@ -6,14 +6,13 @@ import { agentName } from "../text/agent_words.js";
 import { isTeamTurn } from "../state/team_turns.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { ruleSentence } from "../text/rules.js";
-import { shortened } from "../text/tool_words.js";
 import { Arguments } from "./arguments.js";
+import { quoted } from "./asked_text.js";
 import { timeOfDay } from "./clock.js";
 import { DiffView } from "./diff_view.js";
 import { Fold } from "./fold.js";
 import { plainText } from "./markdown_view.js";
 
-const QUOTED_CHARACTERS = 120;
 const BY = new Map([
   ["policy", "by the mode or a rule"], ["timeout", "as nobody answered in time"], ["stop", "as the turn was stopped"],
   ["restart", "as the studio was restarted"],
@@ -60,10 +59,6 @@ function QuestionLine({ id, request }) {
       <pre>${escapeHiddenText(answer)}</pre>`}`}
   <//>`;
 }
-
-/** Return the beginning of a text on one line between quotation marks, which are not in it. */
-const quoted = (/** @type {string} */ text) =>
-  `“${shortened(text, QUOTED_CHARACTERS, escapeHiddenText).replace(/[“”„‟]/g, '"')}”`;
 
 /** Return why another question about the call stands below. */
 const anewText = ({ at }) => ["Asked anew, as the reasons for the question had changed", timeOfDay(at)].filter(Boolean).join(" · ");

@@ -3,9 +3,9 @@
 
 import { html } from "../vendor/preact.js";
 import { sessionPath } from "../state/route.js";
-import { waitingElsewhere, waitingText } from "../state/studio.js";
-import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
-import { plainText } from "./markdown_view.js";
+import { waitingElsewhere, waitingTitle } from "../state/studio.js";
+import { escapeHiddenText } from "../text/hidden_characters.js";
+import { askedText } from "./asked_text.js";
 import { useLimit } from "./use_limit.js";
 
 const ROWS = 4; // at first: below it are the sessions
@@ -16,10 +16,9 @@ export function WaitingList() {
   return html`<section class="waiting-list" aria-label="Waiting for you in other sessions">
     <h2>Waiting (${requests.length})</h2>
     <ul>${shown.map((request, place) => {
-      const { title, asked } = waitingText(request, plainText);
       const isNamed = shown[place - 1]?.sessionId === request.sessionId; // just above it
       return html`<li key=${request.id}><a href=${sessionPath(request.sessionId)}>
-        <span class=${isNamed ? "hidden-text" : "name"}><span class="mark waiting" aria-hidden="true">●</span> ${escapeHiddenText(title)}</span> <small>${escapeHidden(asked)}</small></a></li>`;
+        <span class=${isNamed ? "hidden-text" : "name"}><span class="mark waiting" aria-hidden="true">●</span> ${escapeHiddenText(waitingTitle(request))}</span> <small>${askedText(request.kind, request.text, request.agentPath?.at(-1))}</small></a></li>`;
     })}</ul>
     ${more}
   </section>`;
