@@ -33,6 +33,7 @@ from tests.support.server.page import (
     field,
     file_parts,
     fill,
+    press_button,
     send_and_be_asked,
     send_message,
     text_of,
@@ -448,9 +449,13 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
         assert (error.split(":")[0], typed) == ("The key was not stored", "canary-key")
         assert await tab.evaluate(buttons) == ["Store key", "Store without testing", "Cancel"]
         assert (await studio.client.get("/api/keys")).json() == {"keys": []}
-        await click(tab, "Store without testing", dialog)
         focused = "document.activeElement.ariaLabel === 'Change key of anthropic'"  # it was stored from far below
-        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of anthropic is stored.' && {focused}")
+        stored = f"!{dialog} && {SAID} === 'The key of anthropic is stored.' && {focused}"
+        places = "addEventListener('focusin', (event) => { focused.push(event.target.localName); })"
+        await tab.evaluate(f"window.focused = []; {places}")
+        await press_button(tab, "Store without testing", dialog)
+        await tab.wait_for(f"{stored} && !{button('Add key of anthropic')}")
+        assert "tr" not in await tab.evaluate("focused")  # beside the button that was pressed
         await click(tab, "Change key of anthropic")
         await tab.wait_for(f"{text_of('dialog[open]')}.includes('Change the key of anthropic')")
         await click(tab, "Cancel", dialog)
@@ -463,6 +468,16 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
             await tab.wait_for(f"!{dialog} && {SAID} === {said!r}")
             assert len((await studio.client.get("/api/keys")).json()["keys"]) == (answer == "Cancel")
         await tab.wait_for(f"!{button('Remove key of anthropic')}")
+        await tab.reload()
+        await click(tab, "Add key of anthropic")
+        assert "It is sent to anthropic for a test" in await tab.wait_for(text_of("dialog[open] p"))
+        await fill(tab, "Key of anthropic", "canary-key", dialog)
+        asked = "performance.getEntriesByType('resource').find(({ name }) => name.endsWith('/state/asked.js')).name"
+        again = f"import({asked}).then(({{ ask }}) => ask({{ title: 'Another', action: 'Do it' }}))"
+        assert await tab.evaluate(again) is None  # what is typed stays
+        await click(tab, "Store key", dialog)
+        await tab.wait_for(f"{shown}.includes('could not be tested')")
+        await click(tab, "Cancel", dialog)
         assert await tab.evaluate("document.querySelectorAll('main [role=alert]').length") == 0
         assert [error for error in tab.errors if "422" not in error and "503" not in error] == []
 
@@ -482,13 +497,17 @@ async def test_a_key_is_added_from_the_first_page_and_changed_after_its_provider
     typing = "document.activeElement.type === 'password'"
     async with FakeOpenAIServer([status(401, "no"), "Hello."]) as provider, make_studio(model=None) as studio:
         monkeypatch.setenv("GROQ_BASE_URL", provider.base_url)
-        await enter(tab, studio, "#/new")
+        await enter(tab, studio, "#/settings/models/key/groq")  # as a link of another page could say
+        await tab.wait_for(f"{button('Add key of groq')} && true")
+        assert not await tab.evaluate(f"Boolean({dialog})")
+        await click(tab, "Close settings")
         await click(tab, "Add a key", "document.getElementById('demo-notice')")
         await tab.wait_for(f"{text_of('dialog[open] h2')} === 'Add the key of a provider' && {typing}")
         await fill(tab, "Provider", "groq", dialog)
         await fill(tab, "Key", "canary-one", dialog)
         await click(tab, "Store key", dialog)
-        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of groq is stored.'")
+        focused = "document.activeElement.ariaLabel === 'Change key of groq'"
+        await tab.wait_for(f"!{dialog} && {SAID} === 'The key of groq is stored.' && {focused}")
         await click(tab, "Close settings")
 
         await send_message(tab, "hello")

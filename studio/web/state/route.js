@@ -1,13 +1,13 @@
 // @ts-check
-// The address of the page: `#/s/ID` and `#/s/ID/m/MESSAGE` show a session, `#/new` a new one, `#/settings/TAB` settings,
-// and `#/settings/models/key/PROVIDER` the field for the key of a provider, without one also a list of providers.
+// The address of the page: `#/s/ID` and `#/s/ID/m/MESSAGE` show a session, `#/new` a new one, and `#/settings/TAB`
+// settings.
 
 import { signal } from "../vendor/preact.js";
 
 const LAST_KEY = "agenticx.last-session"; // in the local storage: where a page without an address begins
 
 /** @typedef {{name: "session", id: string, messageId: string|null} | {name: "new"} | {name: "sessions"}
- *   | {name: "settings", tab: string, keyOf: string|null} | {name: "none"}} Route */
+ *   | {name: "settings", tab: string} | {name: "none"}} Route */
 
 /** Return the ticket in a fragment: `#ticket=T`, or `#T` as `agx open` writes it; null if it has none. */
 export function ticketIn(/** @type {string} */ hash) {
@@ -20,16 +20,13 @@ export function ticketIn(/** @type {string} */ hash) {
 export function parseRoute(hash) {
   const [name, ...parts] = hash.replace(/^#\/?/, "").split("/").map(decode);
   if (name === "s" && /^[\w-]+$/.test(parts[0])) return { name: "session", id: parts[0], messageId: parts[1] === "m" ? parts[2] ?? null : null };
-  if (name === "settings") return { name, tab: parts[0] ?? "", keyOf: parts[1] === "key" ? parts[2] ?? "" : null };
+  if (name === "settings") return { name, tab: parts[0] ?? "" };
   if (name === "new" || name === "sessions") return { name };
   return { name: "none" };
 }
 
 export const sessionPath = (/** @type {string} */ id, /** @type {string} */ messageId = "") =>
   `#/s/${encodeURIComponent(id)}${messageId && `/m/${encodeURIComponent(messageId)}`}`;
-
-/** Return the address of the field for the key of a provider, or of one that is chosen there. */
-export const keyPath = (provider = "") => `#/settings/models/key/${encodeURIComponent(provider)}`;
 
 /** @type {import("../vendor/preact.js").Signal<Route>} */
 export const route = signal({ name: "none" });

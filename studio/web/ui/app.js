@@ -89,7 +89,7 @@ function Studio() {
 /** The main column: settings, a session, or one to come. */
 function Main({ view }) {
   const { name } = route.value;
-  if (name === "settings") return html`<${Settings} tab=${route.value.tab} keyOf=${route.value.keyOf} />`;
+  if (name === "settings") return html`<${Settings} tab=${route.value.tab} />`;
   if (view && (name !== "session" || route.value.id === view.id)) return html`<${Session} key=${view.id} view=${view} />`;
   if (name === "new" || name === "sessions") return html`<${NewSession} />`;
   return html`<main><p class="note" role="status">Loading…</p></main>`;

@@ -3,7 +3,7 @@
 
 import { html, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
-import { ask } from "../state/asked.js";
+import { ask, openKeyField } from "../state/asked.js";
 import { allRead, attachFiles, pastedFiles } from "../state/attachments.js";
 import { draftOf, editedIn, endEdit, filesLoaded, restoreDraft, shownDraft, takeDraft, writeDraft } from "../state/drafts.js";
 import { showSending } from "../state/outbox.js";
@@ -11,7 +11,6 @@ import { MODES } from "../state/permission_modes.js";
 import { preferences } from "../state/preferences.js";
 import { isTyped } from "../state/input.js";
 import { canStop, openRequests } from "../state/requests.js";
-import { go, keyPath } from "../state/route.js";
 import { SHORTLY, attempt, models, showStatus } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { modelText } from "../text/model_words.js";
@@ -240,7 +239,7 @@ function ModelChoice({ session, change, isRunning }) {
       return;
     }
     target.value = model;
-    if (picked.isPicked()) go(keyPath(all.find(({ id, available }) => id === model && !available)?.provider));
+    if (picked.isPicked()) openKeyField(all.find(({ id, available }) => id === model && !available)?.provider);
   };
   return html`<select id="session-model" aria-label="Model" title=${`${model || defaultModel}: holds from the next message`} value=${model} onChange=${onChange} ...${picked.listeners}>
     <option value="">${byDefault ? modelText(byDefault, label) : escapeHidden(label)}</option>

@@ -2,9 +2,10 @@
 
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { api } from "../net/api.js";
+import { keyLink } from "../state/asked.js";
 import { draftOf, forgetText, moveDraft, put, restoreDraft, saveText, storedText, writeDraft } from "../state/drafts.js";
 import { newId, send } from "../state/outbox.js";
-import { go, keyPath, sessionPath } from "../state/route.js";
+import { go, sessionPath } from "../state/route.js";
 import { attempt, isListed, models, refreshSessions, teams } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
@@ -169,5 +170,5 @@ function make(request) {
 function DemoNotice() {
   const hasOther = models.value.models.some(({ id, available }) => available && id !== DEMO);
   if (hasOther) return html`<p class="note" id="demo-notice">The demo model is chosen. It is a script; you can choose another model below.</p>`;
-  return html`<p class="note" id="demo-notice">Running the demo model, a script. <a href=${keyPath()}>Add a key</a> to use a real one.</p>`;
+  return html`<p class="note" id="demo-notice">Running the demo model, a script. <a ...${keyLink()}>Add a key</a> to use a real one.</p>`;
 }

@@ -2,7 +2,7 @@
 // Why the studio refused something, for people: what a terminal would be told, with what the page can do about it.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { keyPath } from "../state/route.js";
+import { keyLink } from "../state/asked.js";
 import { models, refreshModels } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 
@@ -21,5 +21,5 @@ function MissingKey({ model, isUnreadable }) {
   useEffect(() => { refreshModels().then(() => setRead(true), () => {}); }, []); // without it nothing else is said
   if (isRead && models.value.models.some(({ id, available }) => id === model && available)) return `The model ${name} has a key now. Send the message again.`;
   const cause = isUnreadable ? `The key of the model ${name} cannot be read from the keyring.` : `The model ${name} needs a key.`;
-  return html`${cause} <a href=${keyPath(model.split(":")[0])}>${isUnreadable ? "Change key" : "Add key"}</a>`;
+  return html`${cause} <a ...${keyLink(model.split(":")[0])}>${isUnreadable ? "Change key" : "Add key"}</a>`;
 }

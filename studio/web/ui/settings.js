@@ -22,7 +22,7 @@ const TABS = {
   page: ["Page", PageSettings],
 };
 
-export function Settings({ tab, keyOf }) {
+export function Settings({ tab }) {
   const name = Object.hasOwn(TABS, tab) ? tab : "rules";
   const [label, Content] = TABS[name];
   const close = () => {
@@ -48,6 +48,6 @@ export function Settings({ tab, keyOf }) {
     <nav class="tabs" aria-label="Settings">
       ${Object.entries(TABS).map(([key, [text]]) => html`<a key=${key} href=${`#/settings/${key}`} aria-current=${key === name ? "page" : undefined}>${text}</a>`)}
     </nav>
-    <section class="settings-content" aria-label=${label}><${Content} key=${name} keyOf=${keyOf} /></section>
+    <section class="settings-content" aria-label=${label}><${Content} key=${name} /></section>
   </main>`;
 }

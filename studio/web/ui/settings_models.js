@@ -1,9 +1,8 @@
 // The models: those that can be used first, the others with the reason; the keys of their providers.
 
-import { html, useEffect, useSignal } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
-import { ask } from "../state/asked.js";
-import { go } from "../state/route.js";
+import { ask, wantedKey } from "../state/asked.js";
 import { SHORTLY, models, refreshModels, showStatus } from "../state/studio.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { abilitiesText, priceOf } from "../text/model_words.js";
@@ -13,10 +12,10 @@ import { useLimit } from "./use_limit.js";
 const ROWS = 100; // of a table, at first
 const SOURCES = { env: "from the environment: to change it, set the variable and start the studio again", keyring: "in the keyring", file: "in a private file", database: "in the database" };
 
-/** `keyOf` is the provider whose key is to be typed, "" for one that the person chooses, null for none. @param {{keyOf: string|null}} props */
-export function ModelSettings({ keyOf }) {
+export function ModelSettings() {
   const words = useSignal("");
   const keys = useSignal(/** @type {any[]|null} */ (null));
+  const changed = useSignal(""); // the provider whose key was stored, until its row is drawn
   const [run, error] = useAction();
   const loadKeys = async () => { keys.value = (await api("api/keys")).keys; };
   const load = () => Promise.all([loadKeys(), refreshModels()]);
@@ -40,14 +39,18 @@ export function ModelSettings({ keyOf }) {
     };
     const key = await ask({
       title: provider === null ? "Add the key of a provider" : `${verb} the key of ${provider}`,
-      text: "It is stored on the machine of the studio, after a test that costs nothing.",
+      text: `It is sent to ${provider === null ? "the provider" : escapeHidden(provider)} for a test that costs nothing, then stored on the machine of the studio.`,
       action: "Store key",
       choice: provider === null ? { label: "Provider", options: providers } : undefined,
       field: { label: provider === null ? "Key" : `Key of ${provider}`, value: "", type: "password" },
       act: store(true),
       otherwise: { code: "provider_unreachable", action: "Store without testing", act: store(false) },
     });
-    if (key !== null && await change(() => {})) changeButton(stored)?.focus(); // the row that was changed, wherever it is
+    if (key !== null) await run(async () => {
+      await loadKeys();
+      changed.value = stored; // before the button that was pressed goes
+      await refreshModels();
+    });
   };
   /** @param {string} provider */
   const removeKey = async (provider) => {
@@ -64,10 +67,16 @@ export function ModelSettings({ keyOf }) {
     await change(() => {});
   };
   const addKey = (provider) => storeKey([provider]);
+  useLayoutEffect(() => {
+    if (!changed.value) return;
+    changeButton(changed.value)?.focus(); // in the row of the key, wherever that is
+    changed.value = "";
+  }, [changed.value]);
   const isLoaded = keys.value !== null && all.length > 0;
+  const keyOf = wantedKey.value;
   useEffect(() => {
     if (keyOf === null || !isLoaded) return;
-    go("#/settings/models", { replace: true }); // so that going back does not ask again
+    wantedKey.value = null;
     const keyless = [...new Set(all.filter((model) => !model.available && needsKey(model)).map(({ provider }) => provider))];
     const isKnown = all.some(({ provider }) => provider === keyOf);
     if (isKnown && withKey.get(keyOf) === "env") showStatus(`The key of ${escapeHidden(keyOf)} is ${SOURCES.env}.`);

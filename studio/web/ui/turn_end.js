@@ -2,9 +2,9 @@
 // The last row of a turn: while it runs what is waited for and the steps, afterwards how it ended and what can follow.
 
 import { html } from "../vendor/preact.js";
+import { keyLink } from "../state/asked.js";
 import { isOption, openOptionTurns } from "../state/files.js";
 import { optionOf, turnById } from "../state/reducer.js";
-import { keyPath } from "../state/route.js";
 import { SHORTLY, attempt, models } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { sentence } from "../text/tool_words.js";
@@ -93,7 +93,7 @@ export function Failure({ turn: { status, end, model = "" }, hasOther = false })
 /** Where the key of a model's provider is typed. @param {{model: string}} props */
 function KeyLink({ model }) {
   const { provider = "", available = false } = models.value.models.find(({ id }) => id === model) ?? {};
-  return html`<a class="button" href=${keyPath(provider)}>${available ? "Change key" : "Add key"}</a>`;
+  return html`<a class="button" ...${keyLink(provider)}>${available ? "Change key" : "Add key"}</a>`;
 }
 
 const changeModel = html`<button type="button" onClick=${chooseModel}>Change model</button>`;
