@@ -579,7 +579,8 @@ async def test_another_attempt_is_shown_with_the_reason_and_the_time_until_then(
 ) -> None:
     busy = ModelError("dead:x answered with HTTP 429", code="provider.rate_limited", retryable=True, retry_after=30)
     refused = ModelError("dead:x does not know you\u202e", code="provider.auth")
-    model = RetryingModel(ScriptedModel([refused, busy], name="dead:x"), [ScriptedModel(["Here."], name="acme:large")])
+    dead = ScriptedModel([refused, *[busy] * 3], name="dead:x")
+    model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
     async with make_studio(model, llm_first_feedback_seconds=0.1) as studio:
         await enter(tab, studio)
         await send_message(tab, "hello")
@@ -597,6 +598,10 @@ async def test_another_attempt_is_shown_with_the_reason_and_the_time_until_then(
         await tab.wait_for(f"{STATUS} !== {status!r} && /^Trying again in \\d+/.test({STATUS})")
         await click(tab, "Stop")
         await tab.wait_for(f"{SHOWN}.includes('requests for now.\\n')")
+        await fill(tab, "Number of answers", "2")
+        await send_message(tab, "a page")
+        option = text_of(".card.option summary")
+        await tab.wait_for(f"/^Option 1 · dead:x · Trying again in [12]?\\d s$/.test({option})")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 // @ts-check
 // What happens in a session now, in a few words, and since when or until when: for its header and the end of its log.
 
+import { html } from "../vendor/preact.js";
 import { isOption } from "../state/files.js";
 import { openRequests, workingAgents } from "../state/requests.js";
 import { agentName } from "../text/agent_words.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { doingText } from "../text/tool_words.js";
+import { Seconds, useRedrawAt } from "./clock.js";
 
 /** @typedef {import("../state/types.js").SessionState} SessionState */
 /** @typedef {import("../state/types.js").Turn} Turn */
@@ -53,6 +55,13 @@ export function activityOf(turn, running) {
   if (isOption(child.agentId) && running.length > 1) return { text: `Writing ${running.length} options`, since: child.startedAt };
   const doing = activityOf(child, []);
   return { ...doing, text: `${agentName(child.agentId)}: ${doing.text}` };
+}
+
+/** What a turn does, and until when, else since when if `isTimed`. @param {{turn: Turn, isTimed?: boolean}} props */
+export function Doing({ turn, isTimed = true }) {
+  const { text, since, until } = activityOf(turn, []);
+  useRedrawAt(until ?? null);
+  return html`${text}${until ? html` <${Seconds} until=${until} />` : isTimed && html`, <${Seconds} since=${since ?? turn.startedAt} />`}`;
 }
 
 const requestText = (/** @type {Request} */ { kind }) => kind === "question" ? "Waiting for your answer" : "Waiting for your decision";

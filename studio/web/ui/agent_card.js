@@ -11,7 +11,7 @@ import { keepUnsent, unsentOf } from "../state/unsent.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { senderName } from "../text/agent_words.js";
 import { shortened } from "../text/tool_words.js";
-import { activityOf } from "./activity.js";
+import { Doing } from "./activity.js";
 import { Seconds, spanText } from "./clock.js";
 import { Fold, hasSought } from "./fold.js";
 import { grow } from "./grow.js";
@@ -31,7 +31,7 @@ const STATUSES = new Map([
 export function AgentCard({ agent, state, actions, isInPane = false }) {
   const { id, status, rounds, tokens, task } = agent;
   const waits = status === "running" && state.value.requests.some((request) => !request.answer && request.agentId === id);
-  const work = workText(agent, state.value);
+  const work = workOf(agent, state.value);
   const decided = state.value.requests.filter((request) => request.answer && request.answer.by !== "policy" && request.agentId === id);
   const isAgain = agent.turnIds.length > 1; // then the time is that of the last run, and the rest of all
   const facts = [rounds > 0 && `${rounds} ${rounds === 1 ? "round" : "rounds"}${isAgain ? " in all" : ""}`, tokens > 0 && `${tokens.toLocaleString()} tokens`]
@@ -65,9 +65,9 @@ function WaitingMessages({ agent: { waiting, status } }) {
 }
 
 /** Return what a sub-agent does, else what it reported last, unless that is its task. @param {Agent} agent @param {any} state */
-function workText({ turnIds, activity, task }, { childTurns }) {
+function workOf({ turnIds, activity, task }, { childTurns }) {
   const turn = childTurns[turnIds.at(-1) ?? ""];
-  if (turn?.status === "running") return activityOf(turn, []).text;
+  if (turn?.status === "running") return html`<${Doing} turn=${turn} isTimed=${false} />`; // the time is that of the agent
   return /^round \d+: /.test(activity) || task.startsWith(activity.replace(/…$/, "")) ? "" : shortened(activity, 200, escapeHiddenText);
 }
 

@@ -12,9 +12,8 @@ import { openRequests } from "../state/requests.js";
 import { SHORTLY, attempt, showStatus } from "../state/studio.js";
 import { agentName, endWord } from "../text/agent_words.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
-import { activityOf } from "./activity.js";
+import { Doing } from "./activity.js";
 import { copyText } from "./clipboard.js";
-import { Seconds } from "./clock.js";
 import { CsvView } from "./csv_view.js";
 import { DiffView } from "./diff_view.js";
 import { CodeText, MarkdownView } from "./markdown_view.js";
@@ -194,8 +193,7 @@ function GridItem({ state, number, actions, contents, addressOf, show, pick }) {
 function OptionState({ turn, state }) {
   if (turn.status !== "running") return endWord(turn.status);
   if (openRequests(state).some(({ agentId }) => agentId === turn.agentId)) return "waits for you";
-  const { text, since, until } = activityOf(turn, []);
-  return html`${text}${until ? html` <${Seconds} until=${until} />` : html`, <${Seconds} since=${since ?? turn.startedAt} />`}`;
+  return html`<${Doing} turn=${turn} />`;
 }
 
 /** Return the properties of a box that is at its end while it grows, then at its beginning, unless the person has scrolled up. */

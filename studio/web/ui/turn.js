@@ -10,7 +10,7 @@ import { SHORTLY, attempt } from "../state/studio.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { endWord, senderName } from "../text/agent_words.js";
 import { sentence } from "../text/tool_words.js";
-import { activityOf } from "./activity.js";
+import { Doing } from "./activity.js";
 import { AgentCard } from "./agent_card.js";
 import { AttachedFiles } from "./attached_files.js";
 import { CitationMarker, markCitations } from "./citations.js";
@@ -121,9 +121,9 @@ const Speaker = ({ name }) => html`<h3 class="speaker">${escapeHidden(name)}</h3
 /** An option of an answer: what it says and does is in the card, its files are in the pane. */
 function Option({ id, turn, isPicked, canPick, hasOther, state: session, actions }) {
   const number = optionOf(turn.agentId);
-  const state = turn.status === "running" ? activityOf(turn, []).text : `${endWord(turn.status)}${isPicked ? " · picked" : ""}`;
+  const state = turn.status === "running" ? html`<${Doing} turn=${turn} />` : `${endWord(turn.status)}${isPicked ? " · picked" : ""}`;
   const summary = html`<span class="call-title">Option ${number} · ${escapeHidden(turn.model)}</span>
-    <span class="meta"> · ${state}${turn.status === "running" && html`, <${Seconds} since=${turn.startedAt} />`}</span>`;
+    <span class="meta"> · ${state}</span>`;
   return html`<div class="card option">
     <${Fold} id=${id} summary=${summary}>${() => html`<${Turn} turn=${turn} state=${session} actions=${actions} />`}<//>
     <button type="button" class="quiet" onClick=${() => actions.openPane("preview", { option: Number(number) })}>Show</button>
