@@ -343,7 +343,8 @@ async def test_a_decision_of_a_subagent_is_shown_and_stopped_after_the_turn_of_i
         await tab.wait_for(f"{DOCK} && document.getElementById('log').innerText.includes('Later.')")
         shown = (await studio.client.get(f"/api/sessions/{session_id}")).json()
         assert (shown["state"], shown["running_turn_id"]) == ("waiting", None)
-        await tab.wait_for("document.querySelector('#sessions .mark.waiting') && true")
+        groups = "[...document.querySelectorAll('#sessions h2')].map((one) => one.innerText).join()"
+        await tab.wait_for(f"document.querySelector('#sessions .mark.waiting') && {groups} === 'Waiting for you'")
         await tab.wait_for("document.getElementById('status').innerText.startsWith('Waiting for your decision')")
         await click(tab, "Stop")
         await tab.wait_for(f"{NO_DOCK} && !document.querySelector('#sessions .mark')")

@@ -69,8 +69,8 @@ function List() {
     const text = words.value ? "No session has these words." : showsArchived.value ? "No session is archived." : "No session yet.";
     return html`<p class="note">${text}</p>`;
   }
-  return html`<div id="sessions">${groups(listed).map(([label, rows]) => html`<section key=${label} aria-label=${label}>
-    <h2>${label}</h2>
+  return html`<div id="sessions">${groups(listed).map(([name, rows]) => html`<section key=${name} aria-label=${labelOf(name, rows)}>
+    <h2>${labelOf(name, rows)}</h2>
     <ul>${rows.map((session) => html`<${Row} key=${session.id} session=${session} />`)}</ul>
   </section>`)}</div>
   ${hasMore.value && html`<button type="button" class="quiet" onClick=${() => attempt(showMore)}>Show older sessions</button>`}`;
@@ -85,12 +85,19 @@ function groups(listed) {
   const newestFirst = listed.filter(({ state }) => state === "idle").sort((one, other) => Date.parse(other.updated_at) - Date.parse(one.updated_at));
   /** @type {[string, import("../state/studio.js").Session[]][]} */
   const all = [
-    ["Running", busy.sort((one, other) => Date.parse(other.running_since ?? "") - Date.parse(one.running_since ?? "") || 0)],
+    ["busy", busy.sort((one, other) => Date.parse(other.running_since ?? "") - Date.parse(one.running_since ?? "") || 0)],
     ["Pinned", newestFirst.filter(({ pinned }) => pinned)],
     ["Today", newestFirst.filter((session) => !session.pinned && isToday(session))],
     ["Earlier", newestFirst.filter((session) => !session.pinned && !isToday(session))],
   ];
   return all.filter(([, rows]) => rows.length);
+}
+
+/** @param {string} group @param {import("../state/studio.js").Session[]} rows */
+function labelOf(group, rows) {
+  if (group !== "busy") return group;
+  if (rows.every(({ state }) => state === "running")) return "Running";
+  return rows.some(({ state }) => state === "running") ? "Waiting and running" : "Waiting for you";
 }
 
 /** @param {{session: import("../state/studio.js").Session}} props */
