@@ -215,6 +215,58 @@ async def test_of_a_long_message_what_is_near_is_mounted_and_the_rest_stays_with
 @pytest.mark.anyio
 @pytest.mark.ci_lane
 @NEEDS_CHROMIUM
+async def test_the_end_is_reached_by_keys_and_fingers_while_text_is_added(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio() as studio:
+        await tab.open(f"http://127.0.0.1:{studio.port}/")
+        await tab.evaluate(SHOW)
+        await add(tab, STARTED, *tokens("Line\n\n" * 30))
+        await tab.evaluate(GROW)
+        await tab.evaluate("log.focus()")
+        wheel = (tab.turn_wheel, ("log", -300), ("log", 300))
+        finger = (tab.drag, ("log", 200), ("log", -250))
+        keys = [(tab.press, (up,), (down,)) for up, down in (("PageUp", "PageDown"), ("Home", "End"))]
+        for act, up, down in (*keys, (tab.press, ("ArrowUp",), ("ArrowDown",)), wheel, finger):
+            await act(*up)
+            await tab.wait_for(f"{PILL} && {FROM_END} > 24")
+            await tab.evaluate("rest()")
+            await tab.evaluate("void (window.isGrowing = true)")
+            await act(*down)
+            await tab.wait_for(f"!{PILL} && {FROM_END} <= 1")
+            await tab.evaluate("void (window.isGrowing = false)")
+            await tab.evaluate("rest()")
+        await tab.drag("log", -100)  # towards the end
+        await tab.evaluate("grow()")
+        await tab.wait_for(f"!{PILL} && {FROM_END} <= 1")
+        await tab.press(" ", held=["Shift"])
+        await tab.wait_for(f"{PILL} && {FROM_END} > 200")
+        await tab.evaluate("rest()")
+        await tab.evaluate("void (window.isGrowing = true)")
+        await tab.press(" ")
+        await tab.wait_for(f"!{PILL} && {FROM_END} <= 1")
+        assert tab.errors == []
+
+
+PILL = "log.querySelector('.pill')"
+GROW = """
+  let length = 30 * "Line\\n\\n".length;
+  window.grow = () => {
+    const text = "More\\n\\n".repeat(3);
+    add([{ type: "token", turn_id: "t", data: { text, message_id: "m", offset: length } }]);
+    length += text.length;
+  };
+  log.addEventListener("scroll", () => { if (window.isGrowing && log.querySelector(".pill")) grow(); }, true);
+  window.rest = async () => { // until nothing moves any more
+    for (let top = NaN; top !== log.scrollTop;) {
+      top = log.scrollTop;
+      await settled();
+    }
+  };
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.ci_lane
+@NEEDS_CHROMIUM
 async def test_nothing_moves_when_the_steps_of_a_turn_fold_until_another_one_follows(
     make_studio: StudioMaker, tab: Tab
 ) -> None:

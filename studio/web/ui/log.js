@@ -19,7 +19,8 @@ const END_PIXELS = 24; // from the end, which count as the end
 const SHOWN_BELOW = 90; // pixels from the top, below the find bar, where a row is shown that was sought
 const FIRST_SCREEN = 800; // pixels, before the height of the log is known
 const OPENING = "summary, [data-fold], .show-more"; // what opens or closes a part, or shows more of one
-const LEAVING_KEYS = new Set(["PageUp", "Home", "ArrowUp"]);
+const KEYS_UP = new Set(["PageUp", "Home", "ArrowUp"]);
+const KEYS_DOWN = new Set(["PageDown", "End", "ArrowDown"]);
 
 const POSITIONS = "log positions"; // in the storage of the tab, for a reload
 
@@ -137,8 +138,13 @@ class LogView {
     this.target = positions.get(id) ?? null; // to be shown once it is there
     /** @type {HTMLElement | null} */
     this.box = null;
-    this.isDragging = false;
+    this.isDragging = false; // its scroll bar
     this.top = 0; // where it was scrolled to last
+    this.goal = Infinity; // where the end was when the person last scrolled towards it
+    /** @type {number | null} */
+    this.finger = null; // its place while it touches the log
+    /** @type {number | null} */
+    this.draggedFrom = null; // where the log was when a drag left its end
     this.isFolding = false; // whether a part has opened or closed at the end, and was not measured yet
     this.wanted = null; // a command whose place is not there yet
     this.above = { from: -1, key: "", height: 0 };
@@ -190,17 +196,24 @@ class LogView {
     for (const element of box.querySelectorAll(".row")) this.sizes.observe(element);
     const listen = /** @type {[EventTarget, string, (event: any) => void][]} */ ([
       [box, "scroll", () => this.onScroll()],
-      [box, "wheel", (event) => { if (event.deltaY < 0) this.leaveUpwards(); }],
-      [box, "touchmove", () => this.leaveUpwards()],
-      [box, "keydown", (event) => { if (LEAVING_KEYS.has(event.key)) this.leaveUpwards(); }],
+      [box, "wheel", ({ deltaY }) => this.turn(deltaY)],
+      [box, "touchstart", ({ touches }) => { this.finger = touches[0].clientY; }],
+      [box, "touchmove", ({ touches }) => this.drag(touches[0].clientY)],
+      [box, "touchend", () => this.endDrag()],
+      [box, "touchcancel", () => this.endDrag()],
+      [box, "scrollend", () => this.resumeAfterDrag()],
+      [box, "keydown", (event) => this.onKeyDown(event)],
       [box, "click", (event) => { if (event.target.closest(OPENING)) this.leaveForFold(); }],
-      [box, "pointerdown", (event) => { this.isDragging = event.target === box; }],
+      [box, "pointerdown", (event) => {
+        this.isDragging = event.target === box;
+        this.goal = Infinity;
+      }],
       [window, "pointerup", () => { this.isDragging = false; }],
       [window, "pointercancel", () => { this.isDragging = false; }], // a touch that scrolls
       [document, "selectionchange", () => this.onSelection()],
       [document, "copy", (event) => this.onCopy(event)],
     ]);
-    for (const [target, type, handler] of listen) target.addEventListener(type, handler, { passive: type !== "copy" });
+    for (const [target, type, handler] of listen) target.addEventListener(type, handler, { passive: !["copy", "keydown"].includes(type) });
     return () => {
       this.sizes?.disconnect();
       for (const [target, type, handler] of listen) target.removeEventListener(type, handler);
@@ -247,10 +260,61 @@ class LogView {
 
   // --- what the person does -------------------------------------------------------------------------------------------
 
+  /** Scroll by the wheel or a finger: up leaves the end, down may reach it. @param {number} pixels */
+  turn(pixels) {
+    if (pixels < 0) this.leaveUpwards();
+    else if (pixels > 0) this.comeDown();
+  }
+
+  /** @param {number} y */
+  drag(y) {
+    const from = this.isFollowing.peek() ? this.top : this.draggedFrom;
+    this.turn((this.finger ?? y) - y);
+    this.finger = y;
+    if (!this.isFollowing.peek()) this.draggedFrom = from;
+  }
+
+  /** End a drag; if the log has moved, it may move on until its `scrollend`. */
+  endDrag() {
+    this.finger = null;
+    if (this.box?.scrollTop === this.draggedFrom) this.resumeAfterDrag();
+  }
+
+  /** Follow on after a drag that has not led away from the end. */
+  resumeAfterDrag() {
+    if (this.finger === null && this.draggedFrom !== null && this.isAtEnd()) this.goToEnd();
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKeyDown(event) {
+    const { key, shiftKey, target } = event;
+    const isOn = (/** @type {string} */ selector) => /** @type {Element} */ (target).closest(selector);
+    if (isOn("input, textarea, select") && !key.startsWith("Page")) return;
+    this.goal = Infinity;
+    const isSpace = key === " " && !isOn("button, summary");
+    if (KEYS_UP.has(key) || (isSpace && shiftKey)) this.leaveUpwards();
+    else if (shiftKey) return; // selects
+    else if (key === "End" && !isOn("pre")) {
+      event.preventDefault(); // the browser would scroll on for a while, also after the next key
+      this.goToEnd();
+    } else if (KEYS_DOWN.has(key) || isSpace) this.comeDown();
+  }
+
+  /** Follow at once if the end is seen, else once the log is scrolled to where the end is now: text may be added meanwhile. */
+  comeDown() {
+    if (this.isFollowing.peek()) return;
+    const box = /** @type {HTMLElement} */ (this.box);
+    if (this.isAtEnd()) this.goToEnd();
+    else this.goal = box.scrollHeight - box.clientHeight;
+  }
+
   leave() {
     if (this.isFollowing.peek()) this.isFollowing.value = false;
+    this.draggedFrom = null;
+    this.goal = Infinity;
     this.target = null;
     this.hasMore.value = !this.isAtEnd();
+    this.top = this.box?.scrollTop ?? 0; // the event of what was scrolled before may arrive later
   }
 
   /** Leave the end where there is something above it: no scrolling would reach the end again. */
@@ -283,6 +347,10 @@ class LogView {
     const box = /** @type {HTMLElement} */ (this.box), wasFollowing = this.isFollowing.peek();
     const isDownwards = box.scrollTop > this.top;
     this.top = box.scrollTop;
+    if (!wasFollowing && !this.target && !this.isFolding && isDownwards && this.top >= this.goal - END_PIXELS) {
+      this.goToEnd();
+      return;
+    }
     if (this.isDragging || !wasFollowing) {
       const isAtEnd = this.isAtEnd();
       // One that was left is followed again once the person comes down to its end: the event of `scrollToEnd` may arrive
@@ -397,6 +465,7 @@ class LogView {
     const place = this.rows.findIndex(({ key }) => key === this.target?.key);
     if (place < 0) return;
     this.isFollowing.value = false;
+    this.goal = Infinity;
     const top = this.heights.between(this.rows, 0, place);
     this.mounted = rowsNear(this.heights, this.rows, { from: 0, to: 0 }, { top, screen: this.screen });
   }

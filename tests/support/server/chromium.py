@@ -53,6 +53,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 _KEY_CODES = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40, "F2": 113, "F6": 117}
+_KEY_CODES |= {" ": 32, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36}
 _numbers = itertools.count(1)  # of calls: a browser outlives the tabs that call it
 
 
@@ -187,13 +188,16 @@ class Tab:
         await self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     async def drag(self, element: str, pixels: int) -> None:
-        """Touch the middle of an element, move down, and stay there for a second, so that nothing goes on moving."""
+        """Touch the middle of an element, move down, or up for a negative number, and stay there for a second.
+
+        Nothing goes on moving then.
+        """
         x, y = await self._middle(element)
         await self._call("Emulation.setTouchEmulationEnabled", enabled=True)
         for event, second, ys in (
             ("touchStart", 0, [y]),
             ("touchMove", 0.1, [y + pixels]),
-            ("touchMove", 1, [y + pixels + 1]),
+            ("touchMove", 1, [y + pixels + (1 if pixels > 0 else -1)]),
             ("touchEnd", 1.1, []),
         ):
             points = [{"x": x, "y": each} for each in ys]
