@@ -391,13 +391,18 @@ async def test_a_subagent_that_works_on_after_the_turn_of_its_parent_is_seen_and
 async def test_the_focus_moves_to_a_question_when_nothing_is_typed_and_an_option_answers_it(
     make_studio: StudioMaker, tab: Tab
 ) -> None:
-    text = "Which **one** <b>?\n\n- it is `left`\n" + "\nor right\n" * 10
+    text = "Which **one** <b>?\n\n- it is `left`\n" + "\nor right\n" * 30
     asking = call("ask_user", {"text": text, "options": ["left", "right"]})
     async with make_studio(ScriptedModel([asking, asking, "done"]), tools=[ask_user]) as studio:
         await enter(tab, studio)
         await send_message(tab, "Go")
         await tab.wait_for(f"{HEADING} === 'The agent asks' && document.activeElement === {DOCK}.querySelector('h2')")
         assert "Which one <b>?\n\nit is left" in await tab.evaluate(f"{DOCK}.innerText")
+        option = f"{DOCK}.querySelector('.option').getBoundingClientRect()"
+        seen = f"(({{left, bottom}}) => document.elementFromPoint(left + 12, bottom - 4)?.matches('.option'))({option})"
+        for width, height in ((1280, 800), (390, 844)):
+            await tab.resize(width, height)
+            await tab.wait_for(f"innerHeight === {height} && {seen}")
         await tab.resize(390, 420)
         await tab.wait_for("innerHeight === 420")
         first = f"{CONTENT}.querySelector('p')"

@@ -448,9 +448,9 @@ function Question({ request, actions, answer, isBusy, place, error }) {
     <${Heading} place=${place}>${isTeamTurn(request) ? "The team waits for you" : `${askingAgent(request)} asks`}<//>
     <div class="dock-text"><div class="dock-content">
       <${MarkdownView} text=${askedText(request)} />
-      ${request.options.length > 0 && html`<div class="options">${request.options.map((option, index) => html`<button key=${index} type="button"
-        class="option" disabled=${isBusy} onClick=${() => send(option)}>“${escapeHiddenText(option)}”</button>`)}</div>`}
-    </div></div>
+    </div>
+    ${request.options.length > 0 && html`<div class="options">${request.options.map((option, index) => html`<button key=${index} type="button"
+        class="option" disabled=${isBusy} onClick=${() => send(option)}>“${escapeHiddenText(option)}”</button>`)}</div>`}</div>
     ${error}
     <div class="dock-buttons">
       <textarea class="answer" rows="1" ref=${field} aria-label=${label} placeholder=${label} value=${text.value}
