@@ -38,6 +38,7 @@ class KeyItem(TypedDict):
 
     provider: Annotated[str, Field(description="The name of the provider.")]
     source: Annotated[KeySource, Field(description="Where the key in use is kept.")]
+    variable: Annotated[str, Field(description="The variable of the key; providers with the same one share the key.")]
 
 
 class KeyListResponse(TypedDict):
@@ -60,7 +61,9 @@ class StoreKeyResponse(TypedDict):
 
 async def index(request: Request) -> Response:
     sources = await run_in_thread(list_key_sources, name="agx keys")
-    keys: list[KeyItem] = [{"provider": found.provider, "source": found.source} for found in sources]
+    keys: list[KeyItem] = [
+        {"provider": found.provider, "source": found.source, "variable": found.variable} for found in sources
+    ]
     return JSONResponse(KeyListResponse(keys=keys))
 
 

@@ -72,6 +72,10 @@ async def test_a_key_is_stored_listed_and_removed(make_studio: StudioMaker, home
         assert await delete(studio, "groq") == (204, "")
         assert await delete(studio, "groq") == (404, "key_not_found")
         assert await listed(studio) == []
+        await put(studio, "openai-chat", key=KEY)
+        shared = {"source": place, "variable": "OPENAI_API_KEY"}
+        keys = (await studio.client.get("/api/keys")).json()["keys"]
+        assert keys == [{"provider": name, **shared} for name in ("openai", "openai-chat")]
 
 
 async def test_the_environment_takes_precedence(

@@ -429,7 +429,8 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
 ) -> None:
     monkeypatch.setenv("AGX_HOME", str(tmp_path / "home"))
     monkeypatch.setitem(sys.modules, "keyring", None)
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     dialog = "document.querySelector('dialog[open]')"
     shown = f"JSON.stringify([{text_of('dialog[open] [role=alert]')}, {dialog}?.querySelector('input').value])"
@@ -468,7 +469,12 @@ async def test_a_key_that_is_not_stored_stays_in_its_dialog_which_says_why(
             await tab.wait_for(f"!{dialog} && {SAID} === {said!r}")
             assert len((await studio.client.get("/api/keys")).json()["keys"]) == (answer == "Cancel")
         await tab.wait_for(f"!{button('Remove key of anthropic')}")
+        await studio.client.put("/api/keys/openai-chat", json={"key": "canary-key"})  # which openai shares
         await tab.reload()
+        await click(tab, "Remove key of openai, openai-chat")
+        await tab.wait_for(f"{text_of('dialog[open] h2')} === 'Remove the key of openai, openai-chat?'")
+        await click(tab, "Remove key", dialog)
+        await tab.wait_for(f"!{dialog} && {text_of('.rows')} === 'No provider has a key.'")
         await click(tab, "Add key of anthropic")
         assert "It is sent to anthropic for a test" in await tab.wait_for(text_of("dialog[open] p"))
         await fill(tab, "Key of anthropic", "canary-key", dialog)

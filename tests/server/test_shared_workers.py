@@ -100,7 +100,7 @@ async def test_a_key_that_one_worker_stores_is_used_by_the_others_and_by_command
         assert (await default_of_two(), await keys_of_two()) == ("demo", [])
         stored = (await one.put("/api/keys/groq", json={"key": KEY})).json()
         assert stored == {"provider": "groq", "stored": "database", "source": "database", "tested": False}
-        await wait_for([{"provider": "groq", "source": "database"}], keys_of_two)
+        await wait_for([{"provider": "groq", "source": "database", "variable": "GROQ_API_KEY"}], keys_of_two)
         await wait_for("groq:openai/gpt-oss-120b", default_of_two)
         session_id = (await two.post("/api/sessions", json={"name": "Named"})).json()["id"]
         assert (await event_types(two, session_id))[-1] == "final"
@@ -210,4 +210,4 @@ async def test_tickets_and_keys_wait_for_a_database_that_restarts(tmp_path: Path
             async def keys_of_two() -> object:
                 return (await two.get("/api/keys")).json()["keys"]
 
-            await wait_for([{"provider": "groq", "source": "database"}], keys_of_two)
+            await wait_for([{"provider": "groq", "source": "database", "variable": "GROQ_API_KEY"}], keys_of_two)

@@ -22,6 +22,8 @@ export function ModelSettings() {
   useEffect(() => { run(load, { repeats: true }); }, []);
   const { default: defaultModel, models: all } = models.value;
   const found = all.filter(({ id }) => id.toLowerCase().includes(words.value.trim().toLowerCase()));
+  const rows = keyRows(keys.value ?? []);
+  const namesOf = (provider) => escapeHidden(rows.find(({ providers }) => providers.includes(provider))?.providers.join(", ") ?? provider);
   const withKey = new Map((keys.value ?? []).map(({ provider, source }) => [provider, source]));
   const change = (action) => run(async () => {
     await action();
@@ -38,7 +40,7 @@ export function ModelSettings() {
       showStatus(`The key of ${escapeHidden(name)} is stored.`, SHORTLY);
     };
     const key = await ask({
-      title: provider === null ? "Add the key of a provider" : `${verb} the key of ${provider}`,
+      title: provider === null ? "Add the key of a provider" : `${verb} the key of ${namesOf(provider)}`,
       text: `It is sent to ${provider === null ? "the provider" : escapeHidden(provider)} for a test that costs nothing, then stored on the machine of the studio.`,
       action: "Store key",
       choice: provider === null ? { label: "Provider", options: providers } : undefined,
@@ -54,10 +56,10 @@ export function ModelSettings() {
   };
   /** @param {string} provider */
   const removeKey = async (provider) => {
-    const name = escapeHidden(provider);
+    const name = namesOf(provider);
     const removed = await ask({
       title: `Remove the key of ${name}?`,
-      text: "It cannot be brought back: the studio shows no key that it stores. Without a key the models of this provider cannot be used.",
+      text: `It cannot be brought back: the studio shows no key that it stores. Without a key the models of ${name} cannot be used.`,
       action: "Remove key",
       isDangerous: true,
       act: () => api(`api/keys/${encodeURIComponent(provider)}`, { method: "DELETE" }),
@@ -88,9 +90,9 @@ export function ModelSettings() {
     ${error}
     <h3>Keys</h3>
     <ul class="rows" aria-label="Keys of providers">
-      ${keys.value?.map(({ provider, source }) => html`<li key=${provider}><strong>${escapeHidden(provider)}</strong> <span class="note">${SOURCES[source] ?? ""}</span>
-        ${source !== "env" && html`<button type="button" data-provider=${provider} aria-label=${`Change key of ${provider}`} onClick=${() => storeKey([provider], "Change")}>Change key</button>
-          <button type="button" aria-label=${`Remove key of ${provider}`}
+      ${rows.map(({ variable, source, providers: [provider], providers }) => html`<li key=${variable}><strong>${namesOf(provider)}</strong> <span class="note">${SOURCES[source] ?? ""}</span>
+        ${source !== "env" && html`<button type="button" data-providers=${providers.join(" ")} aria-label=${`Change key of ${namesOf(provider)}`} onClick=${() => storeKey([provider], "Change")}>Change key</button>
+          <button type="button" aria-label=${`Remove key of ${namesOf(provider)}`}
           onClick=${() => removeKey(provider)}>Remove key</button>`}</li>`)}
       ${keys.value?.length === 0 && html`<li class="note">No provider has a key.</li>`}
     </ul>
@@ -100,6 +102,10 @@ export function ModelSettings() {
     <h3>Cannot be used now</h3>
     <${Table} models=${found.filter(({ available }) => !available)} withKey=${withKey} addKey=${addKey} />`;
 }
+
+/** Return each key with the providers that share it. @param {{provider: string, source: string, variable: string}[]} keys */
+const keyRows = (keys) => [...Map.groupBy(keys, ({ variable }) => variable)].map(([variable, shared]) =>
+  ({ variable, source: shared[0].source, providers: shared.map(({ provider }) => provider) }));
 
 function Table({ models: all, withKey, addKey }) {
   const [rows, more] = useLimit(all, ROWS, "models");
@@ -119,6 +125,6 @@ function Table({ models: all, withKey, addKey }) {
 }
 
 /** Return the button that changes the key of a provider. @param {string} provider */
-const changeButton = (provider) => /** @type {HTMLElement|null} */ (document.querySelector(`[data-provider=${CSS.escape(provider)}]`));
+const changeButton = (provider) => /** @type {HTMLElement|null} */ (document.querySelector(`[data-providers~=${CSS.escape(provider)}]`));
 
 const needsKey = ({ why }) => /key/i.test(why) || /_KEY\b/.test(why);
