@@ -293,3 +293,23 @@ async def test_nothing_moves_when_the_steps_of_a_turn_fold_until_another_one_fol
         assert await tab.evaluate(f"{end}.height") < before[1] - 20
         assert await tab.evaluate(FROM_END) <= 1
         assert tab.errors == []
+
+
+@pytest.mark.anyio
+@pytest.mark.ci_lane
+@NEEDS_CHROMIUM
+async def test_an_answer_of_one_long_paragraph_is_mounted_in_part_and_found_whole(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    text = "**a" * 100_000 + " **end**"
+    async with make_studio() as studio:
+        await tab.open(f"http://127.0.0.1:{studio.port}/")
+        await tab.evaluate(SHOW)
+        await add(tab, STARTED, *tokens(*(text[at : at + 50_000] for at in range(0, len(text), 50_000))))
+        assert await tab.evaluate("log.querySelector('.answer p').textContent") == text  # while it is written
+        await add(tab, event("final", text=text, message_id="m", reason="answer", usage={}))
+        assert await tab.evaluate("log.querySelectorAll('*').length") < 1200
+        assert "Show 1 more part" in await tab.evaluate("log.querySelector('.answer .show-more').textContent")
+        await find_words(tab, "a end")
+        await tab.wait_for(f"{FIND_STATUS} === '1 of 1'")
+        assert tab.errors == []

@@ -36,6 +36,15 @@ PARSE_IN_PARTS = """
     }
     return changed;
 """
+DIVIDE = """
+    return given.flatMap(({ text, ends }) => {
+        let parts = [];
+        for (const end of ends) parts = module.divideText(text.slice(0, end), 20, parts);
+        const whole = module.divideText(text, 20);
+        const isSame = JSON.stringify(parts) === JSON.stringify(whole), isText = whole.join("") === text;
+        return isSame && isText && whole.every((part) => part && part.isWellFormed()) ? [] : [text];
+    });
+"""
 PIECES = [
     *(
         "a",
@@ -91,6 +100,14 @@ def test_a_text_in_parts_has_the_blocks_of_the_whole_and_leaves_the_earlier_ones
     assert run_module("text/markdown.js", PARSE_IN_PARTS, given) == []
 
 
+@NEEDS_NODE
+def test_a_long_block_has_the_same_parts_read_whole_and_while_it_is_written(count: Count, rng: Random) -> None:
+    pieces = ["a", " ", "**", "`", "[a](b)", "\n", "<br>", "😀", "\ue0001\ue001", "a" * 400, "😀" * 200, "http://a.b"]
+    texts = ["".join(rng.choices(pieces, k=300)) for _ in range(count(20, 100, 400))]
+    given = [{"text": text, "ends": _ends(text, rng)} for text in texts]
+    assert run_module("text/markdown_size.js", DIVIDE, given) == []
+
+
 def _ends(text: str, rng: Random) -> list[int]:
     """Return where parts of the text end, in UTF-16 code units as JavaScript counts."""
     length = len(text.encode("utf-16-le")) // 2
@@ -127,7 +144,9 @@ RENDER = """
         const { MarkdownView } = await import("/assets/ui/markdown_view.js");
         await import("/assets/ui/lost_focus.js");
         window.box = document.body.appendChild(document.createElement("article"));
-        window.show = (text, complete) => render(html`<${MarkdownView} text=${text} complete=${complete} />`, box);
+        const mark = (number) => html`<button>${number}</button>`;
+        window.show = (text, complete) =>
+            render(html`<${MarkdownView} text=${text} complete=${complete} mark=${mark} />`, box);
     })()
 """
 
@@ -216,6 +235,86 @@ async def test_long_tables_and_code_are_shown_on_request(make_studio: StudioMake
         await tab.wait_for(f"{cells} === '2 200'")
         await click(tab, "Show 50 more columns")
         await tab.wait_for(f"{cells} === '2 300' && {button('Show')} === undefined")
+        assert tab.errors == []
+
+
+LARGE = [
+    "'**a'.repeat(20000)",
+    "'# ' + '**bold** and `code`  '.repeat(10000)",
+    "'[a](http://b.c) '.repeat(10000)",
+    "'`a` '.repeat(20000)",
+    "'a<br>'.repeat(20000)",
+    "'a  \\n'.repeat(20000)",
+    "'\ue0001\ue001'.repeat(10000)",
+    "'www.a.b '.repeat(10000)",
+    "'<a@b.c> '.repeat(10000)",
+    "'|a'.repeat(200) + '|\\n' + '|-'.repeat(200) + '|\\n' + ('|b'.repeat(200) + '|\\n').repeat(200)",
+    "'|a'.repeat(99) + '\\n' + '|-'.repeat(99) + '\\n' + ('|' + '`a` '.repeat(400)).repeat(99)",
+    "'- a\\n'.repeat(20000)",
+    "Array.from({length: 38}, (_, depth) => ('  '.repeat(depth) + '- a\\n').repeat(200)).join('')",
+    "'> a\\n>\\n'.repeat(20000)",
+    "'---\\n'.repeat(20000)",
+    "'```js\\n' + 'a(1)'.repeat(24000) + '\\n```'",
+]
+TEXT_OF = """
+    (async () => {
+        const { plainText } = await import("/assets/ui/markdown_view.js");
+        return plainText("**a** `b` ".repeat(5000)) === "a b ".repeat(5000).trim();
+    })()
+"""
+
+
+@pytest.mark.anyio
+@NEEDS_CHROMIUM
+async def test_of_a_large_block_a_part_is_mounted_and_the_rest_on_request(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio() as studio:
+        await tab.open(f"http://127.0.0.1:{studio.port}/")
+        await tab.evaluate(RENDER)
+        for text in LARGE:
+            await tab.evaluate(f"show('', true), show({text}, true)")
+            assert 300 < await tab.evaluate("box.querySelectorAll('*').length") < 6100, text
+        for text in ("'a '.repeat(300000)", "'<div>\\n' + 'a\\n'.repeat(200000)", "'```\\n' + 'a'.repeat(300000)"):
+            await tab.evaluate(f"show({text}, true)")  # without elements, but much to lay out
+            assert 3000 < await tab.evaluate("box.textContent.length") < 110_000, text
+        await tab.evaluate("show('**a** `b`\ue0001\ue001 '.repeat(1200), true)")
+        counts = "['strong', 'code', 'p > span > button'].map((name) => box.querySelectorAll(name).length).join()"
+        assert all(150 < int(number) < 300 for number in (await tab.evaluate(counts)).split(","))
+        for left in range(10, 0, -1):
+            more = await tab.evaluate("box.querySelector('.show-more')?.textContent ?? null")
+            if more is None:
+                break
+            assert more.startswith("Show 1 more part"), left
+            await tab.evaluate("box.querySelector('.show-more').focus()")
+            await tab.press("Enter")
+            await tab.wait_for(f"box.querySelector('.show-more')?.textContent !== {more!r}")
+        assert await tab.evaluate(counts) == "1200,1200,1200"
+        await tab.wait_for(
+            "document.activeElement.localName === 'span'"
+        )  # the last part, as there is no button any more
+        assert await tab.evaluate(TEXT_OF)  # for Copy and Find, whatever is mounted
+        assert tab.errors == []
+
+
+@pytest.mark.anyio
+@NEEDS_CHROMIUM
+async def test_of_a_long_block_that_is_written_only_the_end_is_drawn_again(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio() as studio:
+        await tab.open(f"http://127.0.0.1:{studio.port}/")
+        await tab.evaluate(RENDER)
+        await tab.evaluate("window.whole = 'word **and** '.repeat(20000), show(whole.slice(0, 200000), false)")
+        await tab.evaluate(
+            """(() => {
+                window.changed = new Set();
+                const record = (records) => records.forEach(({target}) => changed.add(target.data?.length ?? 0));
+                new MutationObserver(record).observe(box, {subtree: true, characterData: true});
+            })()"""
+        )
+        await tab.evaluate("show(whole.slice(0, 200100), false)")
+        assert await tab.evaluate("box.textContent === whole.slice(0, 200100)")
+        (length,) = await tab.evaluate("[...changed]")
+        assert length < 10_000
+        await tab.evaluate("show(whole, true)")
+        assert 200 < await tab.evaluate("box.querySelectorAll('strong').length") < 1000
         assert tab.errors == []
 
 

@@ -6,14 +6,21 @@ import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { highlight } from "../text/highlight.js";
 import { parseInline } from "../text/markdown_inline.js";
 import { parseMarkdown } from "../text/markdown.js";
+import { divideText, MOST, sizeOfBlock, sizeOfRow } from "../text/markdown_size.js";
 import { copyText } from "./clipboard.js";
 import { useLimit } from "./use_limit.js";
 
 const MAX_COLOURED = 100_000; // characters of a block of code; a longer one has no colours
+const MAX_COLOURS = 6000; // elements for them; what follows has none
 const MAX_OPEN = 10_000; // characters of a block that is still written, which is read anew each time; a longer one is plain
+const OPEN_PART = 200; // size of the parts of a plain one, of which only the last is laid out again; they have fewer characters
+const DOCUMENT = 2 * MOST; // size of what is shown at first of a text
+const LEAST = 20; // size of what is shown at first of a list or quote deep in others
 const MAX_ROWS = 200; // of a table at first
 const MAX_COLUMNS = 100; // likewise
 const MAX_LINES = 400; // of a block of code at first
+const LINE_CHARACTERS = 250; // on average, of as many lines; a very long one is shown in parts
+const LINE = /[^\n]{0,50000}\n|[^\n]{1,50000}/gu;
 const COPIED_MS = 2000;
 const LINKED = /^(?:https?:|mailto:)/i;
 
@@ -33,45 +40,50 @@ export function MarkdownView({ text, complete = true, mark = undefined }) {
 
 /** Show blocks of a text, of which the last one is still written unless they are `complete`. */
 export function BlocksView({ blocks, references, complete, mark = undefined }) {
-  const last = complete ? -1 : blocks.length - 1;
-  return html`<div class="markdown">
-    ${blocks.map((block, index) => html`
-      <${BlockView} key=${index} block=${block} references=${references} mark=${mark} isOpen=${index === last} />`)}
-  </div>`;
+  return html`<div class="markdown"><${ChildrenView} blocks=${blocks} most=${DOCUMENT} references=${references} mark=${mark} isOpen=${!complete} /></div>`;
+}
+
+/** Show blocks that follow each other, of at most about `most` elements at first; a list or quote in them has at most half as many. */
+function ChildrenView({ blocks, isOpen, most, ...context }) {
+  const [shown, more] = useLimit(blocks, most, "paragraphs", blocks, sizeOfBlock);
+  const inner = Math.max(LEAST, Math.min(most, MOST) / 2);
+  return html`${shown.map((block, index) => html`
+    <${BlockView} key=${index} block=${block} isOpen=${isOpen && index === blocks.length - 1} most=${inner} ...${context} />`)}${more}`;
 }
 
 const BlockView = memo(({ block, ...context }) => {
-  const text = (part) => html`<${InlineView} text=${part} ...${context} />`;
+  const text = (part) => html`<${InlineView} text=${part} owner=${block} ...${context} most=${MOST} />`;
   switch (block.type) {
     case "paragraph": return html`<p>${text(block.text)}</p>`;
     case "heading": return html`<${`h${Math.min(6, block.level + 1)}`}>${text(block.text)}<//>`;
     case "code": return html`<${CodeBlock} ...${block} owner=${block} />`;
-    case "quote": return html`<blockquote>${blockViews(block.children, context)}</blockquote>`;
+    case "quote": return html`<blockquote><${ChildrenView} blocks=${block.children} ...${context} /></blockquote>`;
     case "list": return html`<${ListView} list=${block} ...${context} />`;
     case "table": return html`<${TableView} table=${block} ...${context} />`;
     case "rule": return html`<hr />`;
-    case "html": return html`<pre class="html">${escapeHiddenText(block.text)}</pre>`;
+    case "html": return html`<${HtmlText} text=${block.text} owner=${block} />`;
     default: return null;
   }
 });
 
-function blockViews(blocks, { isOpen, ...context }) {
-  return blocks.map((block, index) => html`
-    <${BlockView} key=${index} block=${block} isOpen=${isOpen && index === blocks.length - 1} ...${context} />`);
+function HtmlText({ text, owner }) {
+  const [shown, more] = useLimit(useParts(text, MOST), 1, "parts", owner);
+  return html`<pre class="html">${escapeHiddenText(shown.join(""))}</pre>${more}`;
 }
 
 function ListView({ list, isOpen, ...context }) {
-  const items = list.items.map((item, index) => html`
+  const [shown, more] = useLimit(list.items, context.most, "items", list, sizeOfBlock);
+  const items = shown.map((item, index) => html`
     <${ItemView} key=${index} item=${item} tight=${list.tight} isOpen=${isOpen && index === list.items.length - 1} ...${context} />`);
-  if (!list.ordered) return html`<ul>${items}</ul>`;
+  if (!list.ordered) return html`<ul>${items}</ul>${more}`;
   const { length } = String(list.start + items.length - 1); // of the longest number: the style sheet has room for two digits
-  return html`<ol start=${list.start} style=${length > 2 ? { paddingLeft: `calc(${length}ch + .8em)` } : null}>${items}</ol>`;
+  return html`<ol start=${list.start} style=${length > 2 ? { paddingLeft: `calc(${length}ch + .8em)` } : null}>${items}</ol>${more}`;
 }
 
 const ItemView = memo(({ item, tight, ...context }) => {
   const isTask = item.checked !== null;
   const box = isTask && html`<input type="checkbox" disabled checked=${item.checked} aria-label=${item.checked ? "Done" : "To do"} /> `;
-  return html`<li class=${[isTask && "task", tight && "tight"].filter(Boolean).join(" ") || null}>${box}${blockViews(item.children, context)}</li>`;
+  return html`<li class=${[isTask && "task", tight && "tight"].filter(Boolean).join(" ") || null}>${box}<${ChildrenView} blocks=${item.children} ...${context} /></li>`;
 });
 
 function TableView({ table, ...context }) {
@@ -79,7 +91,8 @@ function TableView({ table, ...context }) {
   const [{ length: columns }, moreColumns] = useLimit(header, MAX_COLUMNS, "columns");
   const row = (cells, index, tag) => html`<${TableRow} key=${index} cells=${cells} columns=${columns} tag=${tag} align=${align.join()}
     isOpen=${context.isOpen && index === rows.length - 1} references=${context.references} mark=${context.mark} />`;
-  const [shown, more] = useLimit(rows, MAX_ROWS, "rows", table);
+  const sizeOf = (cells) => Math.max(MOST / MAX_ROWS, sizeOfRow(cells.slice(0, columns)));
+  const [shown, more] = useLimit(rows, MOST, "rows", table, sizeOf);
   return html`<div class="table" role="region" aria-label="Table" tabindex="0"><table>
     <thead>${row(header, -1, "th")}</thead>
     <tbody>${shown.map((cells, index) => row(cells, index, "td"))}</tbody>
@@ -88,14 +101,35 @@ function TableView({ table, ...context }) {
 
 const TableRow = memo(({ cells, columns, tag, align, ...context }) => {
   const sides = align.split(",");
+  const most = MOST / columns;
   return html`<tr>${cells.slice(0, columns).map((cell, index) => html`
-    <${tag} key=${index} class=${sides[index] ? `align-${sides[index]}` : null}><${InlineView} text=${cell} ...${context} /><//>`)}</tr>`;
+    <${tag} key=${index} class=${sides[index] ? `align-${sides[index]}` : null}><${InlineView} text=${cell} most=${most} ...${context} /><//>`)}</tr>`;
 });
 
-const InlineView = memo(({ text, references, mark, isOpen }) => {
-  const isPlain = isOpen && text.length > MAX_OPEN;
-  const tokens = useMemo(() => (isPlain ? null : parseInline(text, references)), [text, references, isPlain]);
-  return tokens ? inlineViews(tokens, mark, false) : escapeHiddenText(text);
+const InlineView = memo(({ text, owner, most, isOpen, ...context }) => {
+  const parts = useParts(text, isOpen && text.length > MAX_OPEN ? OPEN_PART : most);
+  const [shown, more] = useLimit(parts, 1, "parts", owner);
+  if (parts.length === 1) return html`<${InlinePart} text=${text} ...${context} />`;
+  if (isOpen) return parts.map((part, index) => html`<${PlainPart} key=${index} text=${part} />`);
+  return html`${shown.map((part, index) => html`<span key=${index}><${InlinePart} text=${part} ...${context} /></span>`)}${more}`;
+});
+
+/** Return the parts of a text; as it grows only its end is divided again. */
+function useParts(text, most) {
+  const before = useRef({ text: "", most, parts: /** @type {string[]} */ ([]) });
+  return useMemo(() => {
+    const { current } = before;
+    const isLonger = current.most === most && text.startsWith(current.text);
+    before.current = { text, most, parts: divideText(text, most, isLonger ? current.parts : []) };
+    return before.current.parts;
+  }, [text, most]);
+}
+
+const PlainPart = memo(({ text }) => html`<span class="part">${escapeHiddenText(text)}</span>`);
+
+const InlinePart = memo(({ text, references, mark }) => {
+  const tokens = useMemo(() => parseInline(text, references), [text, references]);
+  return inlineViews(tokens, mark, false);
 });
 
 /**
@@ -104,7 +138,7 @@ const InlineView = memo(({ text, references, mark, isOpen }) => {
  * @param {(number: number) => string} mark @returns {string}
  */
 export function textOfBlocks(blocks, references, mark) {
-  const inline = (text) => inlineText(parseInline(text, references), mark, false);
+  const inline = (text) => divideText(text).map((part) => inlineText(parseInline(part, references), mark, false)).join("");
   const inner = (children) => textOfBlocks(children, references, mark);
   return blocks.map((block) => {
     switch (block.type) {
@@ -181,11 +215,11 @@ function LinkView({ token: { type, href, title, children }, mark, isInLink }) {
  * @param {{text: string, language?: string, closed?: boolean, owner?: object}} props
  */
 export function CodeBlock({ text, language = "", closed = true, owner = undefined }) {
-  const lines = useMemo(() => text.split("\n"), [text]);
-  const [shown, more] = useLimit(lines, MAX_LINES, "lines", owner);
+  const lines = useMemo(() => text.match(LINE) ?? [], [text]);
+  const [shown, more] = useLimit(lines, MAX_LINES, "lines", owner, (line) => Math.max(1, line.length / LINE_CHARACTERS));
   return html`<div class="code">
     <div class="code-head"><span>${escapeHidden(language) || "Code"}</span><${CopyButton} text=${text} /></div>
-    <pre tabindex="0" aria-label=${language ? `Code, ${escapeHidden(language)}` : "Code"}><${CodeText} text=${more ? shown.join("\n") : text} language=${language} closed=${closed} /></pre>
+    <pre tabindex="0" aria-label=${language ? `Code, ${escapeHidden(language)}` : "Code"}><${CodeText} text=${more ? shown.join("").replace(/\n$/, "") : text} language=${language} closed=${closed} /></pre>
     ${more}
   </div>`;
 }
@@ -198,9 +232,10 @@ export function CodeBlock({ text, language = "", closed = true, owner = undefine
 export function CodeText({ text, language, closed = true }) {
   const isColoured = closed && text.length <= MAX_COLOURED;
   const segments = useMemo(() => (isColoured ? highlight(text, language) : null), [text, language, isColoured]);
-  const parts = segments?.map(({ text: part, scope }) =>
-    scope ? html`<span class=${`code-${scope}`}>${escapeHidden(part)}</span>` : escapeHidden(part));
-  return html`<code>${parts ?? escapeHidden(text)}</code>`;
+  const coloured = segments?.slice(0, MAX_COLOURS) ?? [];
+  const plain = segments ? segments.slice(MAX_COLOURS).map(({ text: part }) => part).join("") : text;
+  return html`<code>${coloured.map(({ text: part, scope }) =>
+    scope ? html`<span class=${`code-${scope}`}>${escapeHidden(part)}</span>` : escapeHidden(part))}${escapeHidden(plain)}</code>`;
 }
 
 /** @param {{text: string}} props */
