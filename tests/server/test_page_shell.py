@@ -63,10 +63,11 @@ async def test_the_first_message_makes_the_session_and_a_reload_shows_it_again(
         await tab.wait_for(f"{field('Folder')}?.placeholder === {json.dumps(str(studio.workspace))}")
         await fill(tab, "Folder", "/gone")
         await fill(tab, "Permissions", "plan")
+        await fill(tab, "Number of answers", "3")
         await write(tab, "Good morning")
         await tab.reload()
         chosen = "[...document.querySelectorAll('main :is(input:not([hidden]), select, textarea)')].map((e) => e.value)"
-        await tab.wait_for(f"{chosen}.join() === '/gone,,Good morning,,plan,'")
+        await tab.wait_for(f"{chosen}.join() === '/gone,,Good morning,,plan,3'")
         await click(tab, "Send")
         assert (await tab.wait_for(text_of("#attachment-error"))).startswith("'/gone' is not a folder;")
         await tab.evaluate(
@@ -82,6 +83,8 @@ async def test_the_first_message_makes_the_session_and_a_reload_shows_it_again(
         await tab.evaluate("history.back()")
         await tab.wait_for(f"{chosen}.join() === ',old,Good morning,,plan'")
         await fill(tab, "Answered by", "")
+        await tab.wait_for(f"{chosen}.join() === ',,Good morning,,plan,3'")  # it was not sent
+        await fill(tab, "Number of answers", "")
         await click(tab, "Send")
         await tab.wait_for(f"{TITLE} === 'Good morning'")  # before the session has a name
         await tab.wait_for(f"{STOPPED} && {LOG}.includes('Hello there.')")
@@ -109,11 +112,13 @@ async def test_a_draft_stays_in_its_session_and_is_kept_until_its_message_is_acc
         await tab.evaluate(f"location.hash = '#/s/{second}'")
         await tab.wait_for(f"{TITLE} === 'Second' && {INPUT} === ''")
         await write(tab, "another")
+        await fill(tab, "Number of answers", "2")
         await tab.wait_for(f"{SAVED.format(second)} === 'another'")
         await tab.reload()
-        await tab.wait_for(f"{TITLE} === 'Second' && {INPUT} === 'another'")
+        answers = f"{field('Number of answers')}.value"
+        await tab.wait_for(f"{TITLE} === 'Second' && {INPUT} === 'another' && {answers} === '2'")
         await tab.evaluate(f"location.hash = '#/s/{first}'")
-        await tab.wait_for(f"{INPUT} === 'half a sentence'")
+        await tab.wait_for(f"{INPUT} === 'half a sentence' && {answers} === ''")
         await tab.evaluate("document.getElementById('send').click()")
         await tab.wait_for(f"{INPUT} === '' && {LOG}.includes('One.') && {SAVED.format(first)} === null")
         assert await tab.evaluate(SAVED.format(second)) == "another"

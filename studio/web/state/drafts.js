@@ -7,6 +7,7 @@ import { effect, signal } from "../vendor/preact.js";
 import { readFiles, storeFiles } from "./stored_files.js";
 
 export const KEY = "agenticx.draft.";
+const VARIANTS = "agenticx.variants."; // of a draft, in the storage of the tab
 const SAVE_MS = 300; // from the last key to the store
 const NEW = "new session"; // that its first message makes; no id of a session has a space
 const EDITED_KEY = "agenticx.edited";
@@ -38,9 +39,10 @@ export function draftOf(/** @type {string|null} */ sessionId) {
     get files() { return files.value; },
     setFiles: (/** @type {Files} */ other) => { files.value = other; },
     error: signal(""),
-    variants: signal(""),
+    variants: signal(sessionStorage.getItem(VARIANTS + id) ?? ""),
   };
   drafts.set(id, draft);
+  effect(() => storeVariants(id, draft.variants.value));
   loading = Promise.all([loading, keepFiles(id, draft)]);
   return draft;
 }
@@ -51,7 +53,7 @@ let loading = Promise.resolve();
 /** Resolves when the drafts have the files that were stored. */
 export const filesLoaded = () => loading;
 
-/** Messages that are on their way, by the id of their draft: they stay stored until they are accepted. @type {Map<string, {text: string, files: Files}>} */
+/** Messages that are on their way, by the id of their draft: they stay stored until they are accepted. @type {Map<string, {text: string, files: Files, variants: string}>} */
 const taken = new Map();
 
 /** The files that are stored, by the id of their draft. @type {Map<string, File[]>} */
@@ -80,6 +82,13 @@ function store(id, files) {
   if (files.length === before.length && files.every((file, place) => file === before[place])) return;
   storedFiles.set(id, files);
   storeFiles(id, files).catch(() => { draftOf(id === NEW ? null : id).error.value = NOT_STORED; });
+}
+
+/** Store how many answers a draft asks for, or the message of it that is on its way. @param {string} id @param {string} count */
+function storeVariants(id, count) {
+  const stored = count || taken.get(id)?.variants;
+  if (stored) put(sessionStorage, VARIANTS + id, stored);
+  else sessionStorage.removeItem(VARIANTS + id);
 }
 
 /** @returns {Files} */
@@ -168,11 +177,12 @@ window.addEventListener("storage", ({ key, newValue, storageArea }) => { // anot
  */
 export function takeDraft(sessionId) {
   const draft = draftOf(sessionId);
-  const message = { text: draft.text.value, files: draft.files };
+  const message = { text: draft.text.value, files: draft.files, variants: draft.variants.value };
   saveText(sessionId ?? NEW, message.text);
   taken.set(sessionId ?? NEW, message);
   draft.text.value = "";
   draft.setFiles(noFiles());
+  draft.variants.value = "";
   draft.error.value = "";
   return message;
 }
@@ -180,6 +190,7 @@ export function takeDraft(sessionId) {
 /** Append an unsent message to a draft. @param {string|null} sessionId @param {string} text @param {File[]} files */
 export function restoreDraft(sessionId, text, files) {
   const draft = draftOf(sessionId);
+  draft.variants.value ||= taken.get(sessionId ?? NEW)?.variants ?? "";
   taken.delete(sessionId ?? NEW);
   writeDraft(sessionId, joined(draft.text.value, text));
   draft.files.value = [...draft.files.value, ...files];
@@ -193,6 +204,9 @@ export function moveDraft(/** @type {string} */ sessionId) {
   to.text.value = from.text.value;
   saveText(sessionId, textToStore(sessionId));
   from.text.value = "";
+  to.variants.value = from.variants.value;
+  from.variants.value = "";
+  storeVariants(sessionId, to.variants.value);
   to.setFiles(from.files); // with those that are still read
   from.setFiles(noFiles());
   forgetDraft(null);
@@ -210,6 +224,7 @@ export function forgetDraft(sessionId) {
   taken.delete(id);
   if (sent?.text && put(localStorage, SENT_KEY, JSON.stringify({ id, text: sent.text }))) localStorage.removeItem(SENT_KEY);
   store(id, draftOf(sessionId).files.value);
+  storeVariants(id, draftOf(sessionId).variants.value);
   saveText(id, draftOf(sessionId).text.value);
 }
 
@@ -219,6 +234,7 @@ export function removeDraft(/** @type {string} */ sessionId) {
   const draft = draftOf(sessionId);
   draft.text.value = "";
   draft.files.value = [];
+  draft.variants.value = "";
   draft.error.value = "";
   forgetDraft(sessionId);
   const stored = Object.keys(localStorage).filter((key) => key.startsWith(KEY)).map((key) => key.slice(KEY.length));

@@ -67,8 +67,7 @@ export function Composer({ sessionId, session, state, actions, change, post, whe
     }
     showStatus(""); // it is about what was before
     const message = takeDraft(draftId); // before the files are read: what is typed meanwhile is another message
-    const turn = turnOf(input, mode, when, isRunning || session?.team ? "" : draft.variants.value);
-    draft.variants.value = "";
+    const turn = turnOf(input, mode, when, isRunning || session?.team ? "" : message.variants);
     try {
       await showSending(sessionId, message.text, Promise.all([filesLoaded(), allRead()]));
       if (draft.error.value) { // of a file that cannot be sent
