@@ -585,9 +585,10 @@ async def test_another_attempt_is_shown_with_the_reason_and_the_time_until_then(
 ) -> None:
     busy = ModelError("dead:x answered with HTTP 429", code="provider.rate_limited", retryable=True, retry_after=30)
     refused = ModelError("dead:x does not know you\u202e", code="provider.auth")
-    dead = ScriptedModel([refused, *[busy] * 3], name="dead:x")
+    spawn = [call("spawn_subagent", {"task": "Find it", "name": "searcher"}), call("wait_subagents")]
+    dead = ScriptedModel([refused, *[busy] * 3, spawn, busy], name="dead:x")
     model = RetryingModel(dead, [ScriptedModel(["Here."], name="acme:large")])
-    async with make_studio(model, llm_first_feedback_seconds=0.1) as studio:
+    async with make_studio(model, tools=session_tools(), llm_first_feedback_seconds=0.1) as studio:
         await enter(tab, studio)
         await send_message(tab, "hello")
         log = await tab.wait_for(f"{SHOWN}.includes('Here.') && {SHOWN}")
@@ -608,6 +609,12 @@ async def test_another_attempt_is_shown_with_the_reason_and_the_time_until_then(
         await send_message(tab, "a page")
         option = text_of(".card.option summary")
         await tab.wait_for(f"/^Option 1 · dead:x · Trying again in [12]?\\d s$/.test({option})")
+        await click(tab, "Stop")
+        await tab.wait_for(STOPPED)
+        await fill(tab, "Number of answers", "1")
+        await send_message(tab, "Where is it?")
+        agent = text_of("#log [data-agent] > .note")
+        await tab.wait_for(f"/^Trying again in [12]?\\d s$/.test({agent})")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
