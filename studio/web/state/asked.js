@@ -2,7 +2,6 @@
 // The question that the page itself asks the person, in a dialog (`ui/dialog.js`).
 
 import { signal } from "../vendor/preact.js";
-import { go } from "./route.js";
 
 /** @typedef {(answer: string, choice: string) => unknown} Act `choice` is "" if there is none to make. */
 /** @typedef {{title: string, text?: string, action: string, isDangerous?: boolean, field?: {label: string, value: string,
@@ -22,25 +21,3 @@ export function ask(question) {
   if (asked.peek()) return Promise.resolve(null);
   return new Promise((resolve) => { asked.value = { ...question, resolve }; });
 }
-
-/**
- * The provider whose key is to be typed in the settings, "" for one that the person chooses there, null for none. It is in
- * no address, so that only the page itself asks for a key, never a link to it.
- * @type {import("../vendor/preact.js").Signal<string|null>}
- */
-export const wantedKey = signal(null);
-
-/** Show the field for the key of a provider, or of one that is chosen there. */
-export function openKeyField(provider = "") {
-  wantedKey.value = provider;
-  go("#/settings/models");
-}
-
-/** Return the properties of a link to that field. */
-export const keyLink = (provider = "") => ({
-  href: "#/settings/models",
-  onClick: (/** @type {Event} */ event) => {
-    event.preventDefault();
-    openKeyField(provider);
-  },
-});

@@ -3,7 +3,7 @@
 
 import { html, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
-import { ask, openKeyField } from "../state/asked.js";
+import { ask } from "../state/asked.js";
 import { allRead, attachFiles, pastedFiles } from "../state/attachments.js";
 import { draftOf, editedIn, endEdit, filesLoaded, restoreDraft, shownDraft, takeDraft, writeDraft } from "../state/drafts.js";
 import { showSending } from "../state/outbox.js";
@@ -12,6 +12,7 @@ import { preferences } from "../state/preferences.js";
 import { isTyped } from "../state/input.js";
 import { canStop, openRequests } from "../state/requests.js";
 import { SHORTLY, attempt, models, showStatus } from "../state/studio.js";
+import { openKeyField } from "../state/wanted_key.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { modelText } from "../text/model_words.js";
 import { NO_VAULT, explainMode, parseMode } from "../text/modes.js";

@@ -2,11 +2,11 @@
 
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { api } from "../net/api.js";
-import { keyLink } from "../state/asked.js";
 import { draftOf, forgetText, moveDraft, put, restoreDraft, saveText, storedText, writeDraft } from "../state/drafts.js";
 import { newId, send } from "../state/outbox.js";
 import { go, sessionPath } from "../state/route.js";
 import { attempt, isListed, models, refreshSessions, teams } from "../state/studio.js";
+import { keyLink } from "../state/wanted_key.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { BackLink } from "./back_link.js";
 import { Composer, refusalOf } from "./composer.js";

@@ -2,8 +2,8 @@
 // Why the studio refused something, for people: what a terminal would be told, with what the page can do about it.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { keyLink } from "../state/asked.js";
 import { models, refreshModels } from "../state/studio.js";
+import { keyLink } from "../state/wanted_key.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 
 const NEEDS_KEY = /^model (['"])(.+?)\1 needs a key \((.*?)\): /; // agenticx/llms/providers/resolve.py

@@ -2,8 +2,9 @@
 
 import { html, useEffect, useLayoutEffect, useSignal } from "../vendor/preact.js";
 import { api } from "../net/api.js";
-import { ask, wantedKey } from "../state/asked.js";
+import { ask } from "../state/asked.js";
 import { SHORTLY, models, refreshModels, showStatus } from "../state/studio.js";
+import { wantedKey } from "../state/wanted_key.js";
 import { escapeHidden } from "../text/hidden_characters.js";
 import { abilitiesText, priceOf } from "../text/model_words.js";
 import { useAction } from "./use_action.js";

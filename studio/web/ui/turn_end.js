@@ -2,10 +2,10 @@
 // The last row of a turn: while it runs what is waited for and the steps, afterwards how it ended and what can follow.
 
 import { html } from "../vendor/preact.js";
-import { keyLink } from "../state/asked.js";
 import { isOption, openOptionTurns } from "../state/files.js";
 import { optionOf, turnById } from "../state/reducer.js";
 import { SHORTLY, attempt, models } from "../state/studio.js";
+import { keyLink } from "../state/wanted_key.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { sentence } from "../text/tool_words.js";
 import { copyText } from "./clipboard.js";
