@@ -876,9 +876,14 @@ async def test_mode_auto_needs_a_second_click_and_a_call_is_explained(make_studi
         mode = "document.getElementById('session-mode').selectedOptions[0].innerText"
         await tab.wait_for(f"{mode} === 'Runs everything'")  # where there is little room, too
         await tab.resize(1280, 800)
+        height = "document.getElementById('composer').offsetHeight"
+        before = await tab.wait_for(f"{mode}.includes('except') && {height}")
         await send_message(tab, "Clean up")
         reason = await tab.wait_for(f"{DECISION} && {text_of('[aria-label=Decision] .reasons li')}")
         assert reason.startswith("It deletes ., which may be the workspace")
+        for width in (900, 1280):  # its controls stand in one row also while a turn runs
+            await tab.resize(width, 800)
+            await tab.wait_for(f"innerWidth === {width} && {height} === {before}")
         await click(tab, "Deny", DECISION)
         await tab.wait_for(f"{STOPPED} && {LOG}.includes('So not.')")
         await click(tab, "Ask before changes again")
