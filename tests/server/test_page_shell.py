@@ -331,7 +331,7 @@ async def test_a_question_in_another_session_is_marked_in_each_tab_until_it_is_a
         await other.wait_for("document.querySelector('[aria-live=polite]').textContent === 'Answer complete.'")
         for one in (tab, other):
             await one.wait_for("!document.title.includes('Waiting')")
-        assert await other.evaluate(ANNOUNCED) == ""
+        await other.wait_for(f"{ANNOUNCED} === ''")
         await tab.wait_for(f"!{waiting}")
         assert tab.errors + other.errors == []
 
