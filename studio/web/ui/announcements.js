@@ -68,8 +68,10 @@ function useDecision(shownId, state) {
   useEffect(() => {
     const added = open.filter(({ id }) => !known.current.has(id)).at(-1);
     for (const { id } of open) known.current.add(id);
-    if (added) setSaid({ id: added.id, text: added.text() });
-    else if (!open.some(({ id }) => id === said?.id)) setSaid(null); // so that the others are not read again
+    setSaid((before) => { // which may be newer than the one that was drawn
+      if (added) return { id: added.id, text: added.text() };
+      return open.some(({ id }) => id === before?.id) ? before : null; // so that the others are not read again
+    });
   }, [open.map(({ id }) => id).join()]);
   return said;
 }
