@@ -33,6 +33,7 @@ from agenticx.subagents.records import (
     SubagentNotFound,
     SubagentRun,
     SubagentsClosed,
+    first_message,
     sources_read,
 )
 from agenticx.subagents.reporter import SubagentReporter
@@ -134,7 +135,7 @@ class AgentTeamManager:
             turn_id=new_id("turn"),
             agent_id=agent_id,
             task=task,
-            message=task,
+            message=first_message(task, context),
             context=context,
             parent_path=() if parent_turn is None else parent_turn.lineage.agent_path,
             parent_turn_id="" if parent_turn is None else parent_turn.id,
@@ -145,7 +146,6 @@ class AgentTeamManager:
             budget=None if budget is None else budget.limits,
             sources=_sources(parent_turn),
         )
-        run = replace(run, message=run.first_message)
         agent = Subagent(run=run, parent=parent, tools=toolbox, budget=budget)
         self._tree.add(agent)
         try:

@@ -25,6 +25,7 @@ __all__ = [
     "SubagentRun",
     "SubagentState",
     "SubagentsClosed",
+    "first_message",
     "looks_like_ending",
     "sources_read",
 ]
@@ -55,6 +56,11 @@ class SubagentLimitReached(ToolError):
 
 class ModelUnavailable(InvalidArguments):
     """Raised for a sub-agent whose model cannot be used; the message says why."""
+
+
+def first_message(task: str, context: str | None) -> str:
+    """Return the message with which a sub-agent begins, also when it begins anew: the task after its context."""
+    return task if context is None else f"{context}\n\n{task}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +95,6 @@ class SubagentRun:
     def message_id(self) -> str:
         """The id of `message` in its conversation."""
         return f"msg_{self.turn_id.removeprefix('turn_')}"
-
-    @property
-    def first_message(self) -> str:
-        """The message with which the agent begins, also when it begins anew: the task after its context."""
-        return self.task if self.context is None else f"{self.context}\n\n{self.task}"
 
     @property
     def parent_id(self) -> str | None:

@@ -10,7 +10,14 @@ from typing import Any
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, Session, Steering, StopSignal
 from agenticx.runtime.turn import Turn
-from agenticx.subagents.records import SubagentEnding, SubagentNotFound, SubagentRun, SubagentState, sources_read
+from agenticx.subagents.records import (
+    SubagentEnding,
+    SubagentNotFound,
+    SubagentRun,
+    SubagentState,
+    first_message,
+    sources_read,
+)
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["Subagent", "SubagentTree"]
@@ -78,9 +85,10 @@ class Subagent:
     @property
     def messages_of_retry(self) -> list[str]:
         """The messages with which a retry begins: the task, and those that no model call has had."""
+        first = first_message(self.run.task, self.run.context)
         if self.run_rounds == 0:  # its first message was not heard either, which has the task if it began anew
-            return [*([] if self.run.is_anew else [self.run.first_message]), self.run.message, *self._unread_texts]
-        return [self.run.first_message, *self._unread_texts]
+            return [*([] if self.run.is_anew else [first]), self.run.message, *self._unread_texts]
+        return [first, *self._unread_texts]
 
     @property
     def _unread_texts(self) -> list[str]:

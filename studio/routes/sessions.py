@@ -458,7 +458,7 @@ async def _statuses(
     log = studio.store.log
     waiting = Counter(event.session_id for event in open_requests)
     events, costs = await log.last_events(running.keys()), await studio.store.catalog.costs(running.keys())
-    working = await studio.store.catalog.working_sessions(running.keys())
+    working = await studio.store.catalog.working_sessions([id_ for id_, turn_id in running.items() if turn_id is None])
     begins = {id_: turn_id or working.get(id_) for id_, turn_id in running.items()}
     since = {id_: await _begin_of(log, id_, turn_id) for id_, turn_id in begins.items() if turn_id is not None}
     outcomes = await read_last_outcomes(log, events.values())

@@ -38,9 +38,11 @@ export function pickedOptions({ notesBefore, turns, childTurns }) {
 /** Return whether the id of an agent is that of an option. */
 export const isOption = (/** @type {string} */ agentId) => /^option-\d+$/.test(agentId);
 
+/** Return the items of a turn that are options. */
+export const optionItems = ({ items }) => items.filter(({ kind, agentId }) => kind === "turn" && isOption(agentId));
+
 /** Return the numbers of the options of a turn. */
-export const optionsOf = ({ items }) =>
-  items.filter(({ kind, agentId }) => kind === "turn" && isOption(agentId)).map(({ agentId }) => optionOf(agentId));
+export const optionsOf = (turn) => optionItems(turn).map(({ agentId }) => optionOf(agentId));
 
 /** Return the last turn of the conversation and its options. */
 export function lastOptions({ turns }) {
@@ -58,7 +60,7 @@ export function openOptions(state) {
 /** Return the turns of the options of the last turn of the conversation, none if one of them was picked. */
 export function openOptionTurns(state) {
   const { turn, numbers } = openOptions(state);
-  return numbers.length ? turn.items.filter(({ kind, agentId }) => kind === "turn" && isOption(agentId)).map(({ id }) => state.childTurns[id]) : [];
+  return numbers.length ? optionItems(turn).map(({ id }) => state.childTurns[id]) : [];
 }
 
 /** Return whether another option can be used, now or later, in place of the one of this number. */

@@ -106,21 +106,31 @@ let replaced = new Map();
 /** Likewise requests, null for one that was answered. @type {Map<string, Waiting|null>} */
 let noted = new Map();
 
+/**
+ * Return the sessions that a query of GET /api/sessions finds, at most `count`, from as many pages as that takes.
+ * @param {Record<string, string>} query @param {number} count @param {AbortSignal} [signal] @returns {Promise<Session[]>}
+ */
+export async function readSessions(query, count, signal) {
+  /** @type {Session[]} */
+  const found = [];
+  for (let isLast = false; !isLast && found.length < count;) {
+    const limit = Math.min(PAGE, count - found.length);
+    const page = new URLSearchParams({ ...query, limit: String(limit) });
+    if (found.length) page.set("before", found[found.length - 1].id);
+    const { sessions: next } = await api(`api/sessions?${page}`, { signal });
+    found.push(...next);
+    isLast = next.length < limit;
+  }
+  return found;
+}
+
 export async function refreshSessions() {
   const request = ++latest;
   replaced = new Map();
-  /** @type {Session[]} */
-  const listed = [];
-  let isLast = false;
-  for (let page = 0; page < pages && !isLast; page += 1) {
-    const query = new URLSearchParams({ archived: String(showsArchived.value), q: words.value.trim(), limit: String(PAGE) });
-    if (page) query.set("before", listed[listed.length - 1].id);
-    const { sessions: next } = await api(`api/sessions?${query}`);
-    if (request !== latest) return;
-    listed.push(...next);
-    isLast = next.length < PAGE;
-  }
-  hasMore.value = !isLast;
+  const count = pages * PAGE;
+  const listed = await readSessions({ archived: String(showsArchived.value), q: words.value.trim() }, count);
+  if (request !== latest) return;
+  hasMore.value = listed.length === count;
   sessions.value = listed.map((each) => ({ ...each, ...replaced.get(each.id) }));
   isListed.value = true;
   const shown = sessions.value.find(({ id }) => id === current.value?.id);

@@ -7,7 +7,7 @@ import { route } from "../state/route.js";
 import { isListed, waiting, waitingTitle } from "../state/studio.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
 import { lastTurn } from "./actions.js";
-import { askedText } from "./asked_text.js";
+import { requestInLine } from "./request_in_line.js";
 import { failureText } from "./turn_end.js";
 
 const ENDS = {
@@ -78,11 +78,11 @@ function useDecision(shownId, state) {
 
 /** @param {import("../state/types.js").Request} request */
 function textHere({ kind, question, agentPath }) {
-  return `A decision is needed: ${askedText(kind, question, agentPath.length > 1 ? agentPath.at(-1) : undefined)}`;
+  return `A decision is needed: ${requestInLine(kind, question, agentPath.length > 1 ? agentPath.at(-1) : undefined)}`;
 }
 
 /** @param {import("../state/studio.js").Waiting} request */
 function textElsewhere(request) {
   const { kind, text, agentPath } = request;
-  return `A decision is needed in ${escapeHiddenText(waitingTitle(request))}: ${askedText(kind, text, agentPath?.at(-1))}`;
+  return `A decision is needed in ${escapeHiddenText(waitingTitle(request))}: ${requestInLine(kind, text, agentPath?.at(-1))}`;
 }

@@ -2,20 +2,18 @@
 // What Ctrl+K finds: requests that wait, sessions, the turns of the one that is shown, and commands.
 
 import { html, signal, useEffect, useLayoutEffect, useState } from "../vendor/preact.js";
-import { api } from "../net/api.js";
 import { closeFinder } from "../state/finder.js";
 import { go, sessionPath } from "../state/route.js";
 import { wantedDecision } from "../state/input.js";
-import { attempt, current, hasMore, sessions, showMore, titleOf, waitingElsewhere, waitingTitle } from "../state/studio.js";
+import { attempt, current, hasMore, readSessions, sessions, showMore, titleOf, waitingElsewhere, waitingTitle } from "../state/studio.js";
 import { escapeHiddenText } from "../text/hidden_characters.js";
-import { askedText } from "./asked_text.js";
+import { requestInLine } from "./request_in_line.js";
 import { loadWhenIdle } from "./lazy.js";
 import { plainText } from "./markdown_view.js";
 
 const SEARCH_DELAY_MS = 200;
 const ROWS = 12; // of each group, at first
 const MORE_ROWS = 50; // of a group, each time that more are wanted
-const PAGE = 100; // sessions of an answer
 const LABEL_CHARS = 120;
 const EXCERPT_CHARS = 30; // before what was found
 const SESSIONS = "Sessions";
@@ -96,27 +94,13 @@ function useFound(words, count) {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
       try {
-        setFound(await findSessions(words.trim(), count + 1, abort.signal));
+        setFound(await readSessions({ q: words.trim(), archived: "all" }, count + 1, abort.signal));
       } catch {
         // the sessions that the list has are found without
       }
     }, SEARCH_DELAY_MS);
     return () => { clearTimeout(timer); abort.abort(); };
   }, [words, count]);
-  return found;
-}
-
-/** @param {string} words @param {number} count @param {AbortSignal} signal */
-async function findSessions(words, count, signal) {
-  const found = [];
-  for (let isLast = false; !isLast && found.length < count;) {
-    const limit = Math.min(PAGE, count - found.length);
-    const query = new URLSearchParams({ q: words, archived: "all", limit: String(limit) });
-    if (found.length) query.set("before", found[found.length - 1].id);
-    const { sessions: next } = await api(`api/sessions?${query}`, { signal });
-    found.push(...next);
-    isLast = next.length < limit;
-  }
   return found;
 }
 
@@ -149,7 +133,7 @@ function allChoices(words, found, view) {
   ].reverse();
   const title = (/** @type {any} */ session) => escapeHiddenText(titleOf(session));
   const waiting = waitingElsewhere.value
-    .map((request) => ({ request, title: waitingTitle(request), asked: askedText(request.kind, request.text, request.agentPath?.at(-1)) }))
+    .map((request) => ({ request, title: waitingTitle(request), asked: requestInLine(request.kind, request.text, request.agentPath?.at(-1)) }))
     .filter(({ title, asked }) => has(`${title} ${asked}`));
   return [
     {

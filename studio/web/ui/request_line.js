@@ -7,7 +7,7 @@ import { isTeamTurn } from "../state/team_turns.js";
 import { escapeHidden, escapeHiddenText } from "../text/hidden_characters.js";
 import { ruleSentence } from "../text/rules.js";
 import { Arguments } from "./arguments.js";
-import { quoted } from "./asked_text.js";
+import { quoted } from "./request_in_line.js";
 import { timeOfDay } from "./clock.js";
 import { DiffView } from "./diff_view.js";
 import { Fold } from "./fold.js";

@@ -29,10 +29,6 @@ export function ModelSettings() {
   const rows = keyRows(keys.value ?? []);
   const namesOf = (provider) => escapeHidden(rows.find(({ providers }) => providers.includes(provider))?.providers.join(", ") ?? provider);
   const withKey = new Map((keys.value ?? []).map(({ provider, source }) => [provider, source]));
-  const change = (action) => run(async () => {
-    await action();
-    await load();
-  });
   /** Ask for the key of a provider, or of one of several. @param {string[]} providers */
   const storeKey = async (providers, verb = "Add") => {
     const [provider] = providers.length === 1 ? providers : [null];
@@ -70,7 +66,7 @@ export function ModelSettings() {
     });
     if (removed === null) return;
     showStatus(`The key of ${name} is removed.`, SHORTLY);
-    await change(() => {});
+    await run(load);
   };
   const addKey = (provider) => storeKey([provider]);
   useLayoutEffect(() => {

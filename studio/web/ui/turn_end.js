@@ -2,7 +2,7 @@
 // The last row of a turn: while it runs what is waited for and the steps, afterwards how it ended and what can follow.
 
 import { html } from "../vendor/preact.js";
-import { isOption, openOptionTurns } from "../state/files.js";
+import { openOptionTurns, optionItems } from "../state/files.js";
 import { optionOf, turnById } from "../state/reducer.js";
 import { SHORTLY, attempt, models } from "../state/studio.js";
 import { keyLink } from "../state/wanted_key.js";
@@ -74,7 +74,7 @@ function Ending({ turn, isLast, state, actions }) {
 
 /** What can follow if all options of a turn failed, of which each says why. */
 function FailedOptions({ turn, state, actions }) {
-  const options = turn.items.filter(({ agentId }) => isOption(agentId));
+  const options = optionItems(turn);
   if (!options.length || !options.every(({ id }) => turnById(state.peek(), id)?.status === "failed")) return null;
   const retry = () => attempt(() => actions.retry({ variants: options.length, when_busy: "reject" }));
   return html`<div class="ending failed"><p class="error">No option could be made.</p>
@@ -172,7 +172,7 @@ function EndActions({ turn, isHead, actions }) {
   const messageId = turn.end?.text ? turn.end.messageId : null;
   const text = messageId === null ? turn.items.findLast(({ kind }) => kind === "text")?.text ?? "" : turn.end?.text;
   if (messageId === null && !text.trim()) return null;
-  const hasOptions = turn.items.some(({ kind, agentId }) => kind === "turn" && isOption(agentId)); // each has its own answer
+  const hasOptions = optionItems(turn).length > 0; // each has its own answer
   const copy = () => attempt(async () => {
     await copyText(text);
     actions.showStatus("Copied", SHORTLY);

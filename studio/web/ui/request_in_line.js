@@ -13,7 +13,7 @@ export const quoted = (/** @type {string} */ text) =>
   `“${shortened(text, QUOTED_CHARACTERS, escapeHiddenText).replace(/[“”„‟]/g, '"')}”`;
 
 /** Return who asks, and what; `agentId` is undefined for the main agent. @param {string} kind @param {string} text @param {string} [agentId] */
-export function askedText(kind, text, agentId) {
+export function requestInLine(kind, text, agentId) {
   const agent = agentId === undefined ? "" : agentName(agentId);
   if (kind === "question") return `${agent || "The agent"} asks: ${quoted(plainText(text))}`;
   return `${agent && `${agent}: `}${escapeHidden(text)}`;
