@@ -20,10 +20,7 @@ export function ModelSettings() {
   const [run, error] = useAction();
   const loadKeys = async () => { keys.value = (await api("api/keys")).keys; };
   const load = () => Promise.all([loadKeys(), refreshModels()]);
-  useEffect(() => {
-    run(load, { repeats: true });
-    return () => { wantedKey.value = null; }; // it was left before the keys were known
-  }, []);
+  useEffect(() => { run(load, { repeats: true }); }, []);
   const { default: defaultModel, models: all } = models.value;
   const found = all.filter(({ id }) => id.toLowerCase().includes(words.value.trim().toLowerCase()));
   const rows = keyRows(keys.value ?? []);
